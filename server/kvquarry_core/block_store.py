@@ -1,0 +1,274 @@
+"""Every block of a pool: free, cached or referenced; and who has to go when memory is short.
+
+::
+
+            grant              spend                  release, no hash
+      free --------> granted --------> referenced --------------------> free
+       ^                |                |    ^
+       |   give back    |      release,  |    |  touch
+       +----------------+    with a hash v    |
+                                        cached -----------------------> free
+                                                        forget
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
+from kvquarry_core.lru import RecencyList
+from kvquarry_core.observer import PoolObserver
+from kvquarry_core.placement import Placement
+from kvquarry_core.plan import Plan
+from kvquarry_core.prefix_index import Commitment, PrefixIndex, Row
+from kvquarry_core.slabs import SlabMap
+
+
+class BlockStore:
+    """Reference counts, recency and hashes of all blocks, over a :class:`SlabMap`."""
+
+    def __init__(self, plan: Plan, placement: Placement, observer: PoolObserver) -> None:
+        self.plan = plan
+        self.slabs = SlabMap(plan)
+        self.index = PrefixIndex(len(plan.kinds))
+        self.num_evictions = [0] * len(plan.classes)
+        self._placement = placement
+        self._observer = observer
+        self._class_ids = [ClassId(index) for index in range(len(plan.classes))]
+        self._clock = 0
+        self._refs = [array("i", [0]) * c.num_blocks for c in plan.classes]
+        self._commitments: list[list[Commitment | None]] = [
+            [None] * c.num_blocks for c in plan.classes
+        ]
+        self._cached = [RecencyList(c.num_blocks) for c in plan.classes]
+        # Slabs without a referenced block but with cached ones, by the time they fell idle.
+        self._idle = [RecencyList(plan.num_slabs) for _ in plan.classes]
+        # Referenced and granted blocks, by slab.
+        self._num_used_in = array("i", [0]) * plan.num_slabs
+        self._reserve_null_blocks()
+
+    # What is there.
+
+    def num_references(self, size_class: ClassId, block: BlockId) -> int:
+        """How often a block is referenced; 0 means free, cached or granted."""
+        return self._refs[size_class][block]
+
+    def num_cached(self, size_class: ClassId) -> int:
+        """Blocks nobody references that still hold findable content."""
+        return len(self._cached[size_class])
+
+    def num_own(self, size_class: ClassId) -> int:
+        """Blocks to be had without taking a slab from anybody: free and cached ones."""
+        return self.slabs.num_free(size_class) + len(self._cached[size_class])
+
+    def commitment(self, size_class: ClassId, block: BlockId) -> Commitment | None:
+        """What a block is findable under, if anything."""
+        return self._commitments[size_class][block]
+
+    def cached_blocks(self, size_class: ClassId) -> Iterator[BlockId]:
+        """The cached blocks of a class, the next victim first."""
+        return (BlockId(block) for block in self._cached[size_class])
+
+    def idle_slabs(self, size_class: ClassId) -> Iterator[SlabId]:
+        """The slabs of a class that hold cached blocks and no referenced one."""
+        return (SlabId(slab) for slab in self._idle[size_class])
+
+    # References.
+
+    def touch(self, size_class: ClassId, block: BlockId) -> None:
+        """Reference a block that was found through its hash."""
+        if not self._refs[size_class][block]:
+            self._cached[size_class].remove(block)
+            self._mark_used(size_class, block)
+        self._refs[size_class][block] += 1
+
+    def release(self, size_class: ClassId, block: BlockId) -> None:
+        """Give up one reference; the last one makes the block cached or free."""
+        refs = self._refs[size_class]
+        assert refs[block] > 0, f"block {block} of class {size_class} released once too often"
+        refs[block] -= 1
+        if refs[block]:
+            return
+        self._num_used_in[self.slabs.slab_of(size_class, block)] -= 1
+        if self._commitments[size_class][block] is None:
+            self._push_free(size_class, block)
+        else:
+            self._cached[size_class].push(block, self._tick())
+            self._settle_slab(size_class, self.slabs.slab_of(size_class, block))
+
+    # Hashes.
+
+    def commit(self, kind: KindId, block_hash: BlockHash, row: Row) -> Commitment:
+        """Make a referenced row findable."""
+        commitment = Commitment(kind, block_hash, row)
+        commitments = self._commitments[self.plan.class_of_kind(kind)]
+        for block in row:
+            commitments[block] = commitment
+        self.index.insert(commitment)
+        return commitment
+
+    def forget(self, commitment: Commitment) -> None:
+        """Drop a row's hash; its cached blocks become free. No member is left an orphan."""
+        size_class = self.plan.class_of_kind(commitment.kind)
+        self.index.remove(commitment)
+        for block in commitment.row:
+            self._commitments[size_class][block] = None
+            if not self._refs[size_class][block]:
+                self._cached[size_class].remove(block)
+                self._push_free(size_class, block)
+        self._observer.forgotten(commitment)
+
+    # Taking blocks.
+
+    def fits(self, demand: Sequence[int], touched: Sequence[set[BlockId]]) -> bool:
+        """Whether ``demand[c]`` blocks of every class ``c`` can be had at once.
+
+        Args:
+            demand: Blocks wanted, by class.
+            touched: Blocks that will be referenced first, by class, so that neither they nor
+                their slabs can be evicted for the demand.
+        """
+        own, idle = self._after_touching(touched)
+        num_slabs = self.slabs.num_unassigned
+        for size_class in self._class_ids:
+            per_slab = self.plan.classes[size_class].blocks_per_slab
+            surplus = own[size_class] - demand[size_class]
+            if surplus < 0:
+                num_slabs += surplus // per_slab
+            else:
+                num_slabs += min(idle[size_class], surplus // per_slab)
+        return num_slabs >= 0
+
+    def secure(self, demand: Sequence[int]) -> None:
+        """Gather enough slabs that every class can serve its demand out of its own.
+
+        Call only when :meth:`fits` said yes, and before the first :meth:`grant` of the demand.
+        """
+        for size_class in self._class_ids:
+            while self.num_own(size_class) < demand[size_class]:
+                if not self.slabs.num_unassigned:
+                    slab = self._spare_slab(size_class, demand)
+                    assert slab is not None, f"fits() promised a slab for class {size_class}"
+                    self._clear_slab(slab)
+                self.slabs.carve(size_class)
+
+    def grant(self, size_class: ClassId, near: SlabId | None, demand: list[int]) -> BlockId:
+        """Take one block off the free ones; ``demand`` is what is still wanted and shrinks.
+
+        Never fails after :meth:`secure`: another class is only asked for a slab it can spare.
+        """
+        slab = self._placement.choose(self.slabs, size_class, near)
+        if slab is None:
+            slab = self._make_room(size_class, demand)
+        block = self.slabs.pop_free(slab)
+        demand[size_class] -= 1
+        self._mark_used(size_class, block)
+        return block
+
+    def spend(self, size_class: ClassId, block: BlockId) -> None:
+        """A granted block becomes a request's own; whoever spends it zeroes it if it is dirty."""
+        self._refs[size_class][block] = 1
+        self.slabs.clean(size_class, block)
+
+    def give_back(self, size_class: ClassId, block: BlockId) -> None:
+        """A granted block was not spent."""
+        self._num_used_in[self.slabs.slab_of(size_class, block)] -= 1
+        self._push_free(size_class, block)
+
+    def _make_room(self, size_class: ClassId, demand: Sequence[int]) -> SlabId:
+        """A slab of the class with a free block: an unassigned one, or by evicting the oldest."""
+        if self.slabs.num_unassigned:
+            return self.slabs.carve(size_class)
+        victim = self._cached[size_class].oldest()
+        spare = self._spare_slab(size_class, demand)
+        if spare is not None and (victim is None or self._is_older(spare, size_class, victim)):
+            self._clear_slab(spare)
+            return self.slabs.carve(size_class)
+        assert victim is not None, f"fits() promised a block of class {size_class}"
+        return self._evict(size_class, BlockId(victim))
+
+    def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
+        """Free a cached block and its row; its slab, carved again if that emptied it."""
+        commitment = self._commitments[size_class][victim]
+        assert commitment is not None, f"cached block {victim} of class {size_class} has no hash"
+        self.num_evictions[size_class] += len(commitment.row)
+        self.forget(commitment)
+        slab = self.slabs.slab_of(size_class, victim)
+        return slab if self.slabs.owner(slab) == size_class else self.slabs.carve(size_class)
+
+    def _is_older(self, slab: SlabId, size_class: ClassId, block: int) -> bool:
+        owner = self.slabs.owner(slab)
+        assert owner is not None
+        return self._idle[owner].stamp_of(slab) < self._cached[size_class].stamp_of(block)
+
+    def _spare_slab(self, size_class: ClassId, demand: Sequence[int]) -> SlabId | None:
+        """The longest idle slab of another class that can do without it."""
+        best: SlabId | None = None
+        best_stamp = 0
+        for other in self._class_ids:
+            slab = self._idle[other].oldest()
+            if other == size_class or slab is None:
+                continue
+            if self.num_own(other) - self.plan.classes[other].blocks_per_slab < demand[other]:
+                continue
+            stamp = self._idle[other].stamp_of(slab)
+            if best is None or stamp < best_stamp:
+                best, best_stamp = SlabId(slab), stamp
+        return best
+
+    def _after_touching(self, touched: Sequence[set[BlockId]]) -> tuple[list[int], list[int]]:
+        """Own blocks and idle slabs per class, once ``touched`` blocks are referenced."""
+        own = [self.num_own(size_class) for size_class in self._class_ids]
+        idle = [len(slabs) for slabs in self._idle]
+        for size_class, blocks in zip(self._class_ids, touched, strict=True):
+            cached = [block for block in blocks if not self._refs[size_class][block]]
+            slabs = {self.slabs.slab_of(size_class, block) for block in cached}
+            own[size_class] -= len(cached)
+            idle[size_class] -= sum(not self._num_used_in[slab] for slab in slabs)
+        return own, idle
+
+    # Slabs.
+
+    def _clear_slab(self, slab: SlabId) -> None:
+        """Evict every cached block of an idle slab, which makes it unassigned."""
+        owner = self.slabs.owner(slab)
+        assert owner is not None, f"slab {slab} belongs to nobody"
+        per_slab = self.plan.classes[owner].blocks_per_slab
+        for block in range(slab * per_slab, (slab + 1) * per_slab):
+            commitment = self._commitments[owner][block]
+            if commitment is not None:
+                self.num_evictions[owner] += len(commitment.row)
+                self.forget(commitment)
+
+    def _push_free(self, size_class: ClassId, block: BlockId) -> None:
+        self._settle_slab(size_class, self.slabs.push_free(size_class, block))
+
+    def _settle_slab(self, size_class: ClassId, slab: SlabId) -> None:
+        """After a block of a slab fell free or cached: the slab may now be idle or empty."""
+        if self._num_used_in[slab]:
+            return
+        idle = self._idle[size_class]
+        if self.slabs.is_empty(slab):
+            if slab in idle:
+                idle.remove(slab)
+            self.slabs.reclaim(slab)
+        elif slab not in idle:
+            idle.push(slab, self._tick())
+
+    def _mark_used(self, size_class: ClassId, block: BlockId) -> None:
+        slab = self.slabs.slab_of(size_class, block)
+        self._num_used_in[slab] += 1
+        if slab in self._idle[size_class]:
+            self._idle[size_class].remove(slab)
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    def _reserve_null_blocks(self) -> None:
+        """Slab 0 belongs to the smallest class for ever; the null blocks lie in it."""
+        smallest = self._class_ids[0]
+        slab = self.slabs.carve(smallest)
+        for _ in range(self.plan.num_reserved_blocks):
+            block = self.slabs.pop_free(slab)
+            self._mark_used(smallest, block)
+            self._refs[smallest][block] = 1

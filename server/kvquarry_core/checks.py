@@ -1,0 +1,74 @@
+"""What a pool accepts: every argument is checked here before anything moves."""
+
+from collections.abc import Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockId, GroupId, KindId
+from kvquarry_core.messages import AdmitRequest
+from kvquarry_core.plan import Plan
+from kvquarry_core.prefix_index import Row
+
+
+def check_admit(plan: Plan, request: AdmitRequest) -> None:
+    """The token counts of a request must agree with each other."""
+    if request.num_tokens < 1 or not 0 <= request.max_hit_tokens < request.num_tokens:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a hit of at most {request.max_hit_tokens} tokens does not leave one of "
+            f"{request.num_tokens} to compute",
+        )
+    counts = (request.lookahead_tokens, request.must_fit_tokens, *request.keep_free_blocks)
+    if request.max_grant_tokens < 1 or min(counts) < 0:
+        raise UsageError(Reason.INVALID_ARGUMENT, f"negative counts in {request}")
+    if request.keep_free_blocks and len(request.keep_free_blocks) != len(plan.classes):
+        raise UsageError(
+            Reason.INVALID_ARGUMENT, f"the pool has {len(plan.classes)} size classes: {request}"
+        )
+
+
+def check_counts(plan: Plan, counts: Sequence[int]) -> None:
+    """One count of at least 0 per group."""
+    if len(counts) != len(plan.groups) or min(counts) < 0:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"expected {len(plan.groups)} counts of at least 0, got {list(counts)}",
+        )
+
+
+def check_group(plan: Plan, group: GroupId) -> None:
+    """The group exists."""
+    if not 0 <= group < len(plan.groups):
+        raise UsageError(
+            Reason.UNKNOWN_GROUP, f"groups run from 0 to {len(plan.groups) - 1}, not {group}"
+        )
+
+
+def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
+    """The group and its blocks exist; the null block is nobody's."""
+    check_group(plan, group)
+    num_blocks = plan.classes[plan.class_of_group[group]].num_blocks
+    for block in blocks:
+        if not 0 < block < num_blocks:
+            raise UsageError(
+                Reason.UNKNOWN_BLOCK,
+                f"blocks of group {group} run from 1 to {num_blocks - 1}, not {block}",
+            )
+
+
+def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
+    """Only its sole owner may commit a block, and only once."""
+    plan = store.plan
+    if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
+        raise UsageError(Reason.UNKNOWN_GROUP, f"kind {kind} has no rows like {row}")
+    check_blocks(plan, plan.kinds[kind][0], row)
+    size_class = plan.class_of_kind(kind)
+    for block in row:
+        if store.num_references(size_class, block) != 1 or row.count(block) != 1:
+            raise UsageError(
+                Reason.NOT_SOLE_OWNER, f"block {block} of kind {kind} has not exactly one user"
+            )
+        if store.commitment(size_class, block) is not None:
+            raise UsageError(
+                Reason.ALREADY_COMMITTED, f"block {block} of kind {kind} has a hash already"
+            )

@@ -1,0 +1,73 @@
+"""The longest prefix that every kind of a model accepts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvquarry_core.group_rules import NO_HIT, Hashes, KindHit, rule_for
+from kvquarry_core.ids import BlockHash, KindId
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.prefix_index import PrefixIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A prefix all kinds have.
+
+    Attributes:
+        num_tokens: Its length.
+        longest_tokens: The longest prefix any single kind has. Where it is longer, another
+            request shares more with this one than can be used: the junction, worth a checkpoint
+            (Marconi, arXiv 2411.19379).
+        kinds: What each kind contributes, by :data:`KindId`.
+    """
+
+    num_tokens: int
+    longest_tokens: int
+    kinds: tuple[KindHit, ...]
+
+
+class Coordinator:
+    """Reconciles the rules of all kinds; models of one kind take the short way."""
+
+    def __init__(self, plan: Plan) -> None:
+        specs = [plan.spec_of_kind(KindId(index)) for index in range(len(plan.kinds))]
+        self.rules = tuple(rule_for(spec) for spec in specs)
+        self._alignment = math.lcm(*(spec.block_tokens for spec in specs))
+        self._hashes_per_block = [spec.block_tokens // plan.hash_tokens for spec in specs]
+        self._is_downward_closed = [spec.kind is GroupKind.FULL_ATTENTION for spec in specs]
+
+    def longest_hit(self, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int) -> Hit:
+        """The longest prefix of at most ``max_tokens`` tokens that every kind accepts.
+
+        Each kind accepts a candidate length or shortens it; a shorter one is put to all kinds
+        again, until nobody objects. Lengths only shrink, so this ends.
+        """
+        views = [Hashes(hashes, units) for units in self._hashes_per_block]
+        limit = max_tokens // self._alignment * self._alignment
+        if len(self.rules) == 1:
+            found = self.rules[0].longest_hit(index, KindId(0), views[0], limit)
+            return Hit(found.num_tokens, found.num_tokens, (found,))
+        hits: list[KindHit | None] = [None] * len(self.rules)
+        longest, candidate = 0, limit
+        while candidate:
+            length = candidate
+            for kind, rule in enumerate(self.rules):
+                earlier = hits[kind]
+                if earlier is not None and self._is_downward_closed[kind]:
+                    hit = shorten(earlier, length, rule.block_tokens)
+                else:
+                    hit = rule.longest_hit(index, KindId(kind), views[kind], length)
+                hits[kind] = hit
+                longest = max(longest, hit.num_tokens)
+                length = hit.num_tokens // self._alignment * self._alignment
+            if length == candidate:
+                return Hit(length, longest, tuple(hit or NO_HIT for hit in hits))
+            candidate = length
+        return Hit(0, longest, (NO_HIT,) * len(self.rules))
+
+
+def shorten(hit: KindHit, max_tokens: int, block_tokens: int) -> KindHit:
+    """The part of a downward-closed hit that lies within ``max_tokens``; no lookup needed."""
+    num_tokens = min(hit.num_tokens, max_tokens)
+    return KindHit(num_tokens, hit.commitments[: num_tokens // block_tokens])

@@ -1,0 +1,114 @@
+"""What a pool is asked and what it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from kvquarry_core.ids import BlockHash, BlockId, Handle
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitRequest:
+    """A request that waits to be scheduled.
+
+    ::
+
+        0            hit                    hit + max_grant_tokens      num_tokens
+        |<-- touched ->|<------ granted ------->|                           |
+        |<---------------------- must fit, if must_fit_tokens ------------->|
+
+    Attributes:
+        handle: The client's number for it, never used before.
+        hashes: Hashes of the request's full blocks; empty to look nothing up.
+        num_tokens: Its length now, output tokens of an earlier life included.
+        max_hit_tokens: The longest hit that may be used; the last token is always computed.
+        max_grant_tokens: How many tokens past the hit blocks are granted for at most.
+        lookahead_tokens: Attention slots beyond that, for draft tokens.
+        must_fit_tokens: Refuse unless blocks for this many tokens could be had now; 0 to not ask.
+        keep_free_blocks: Blocks of each class that must stay free after that.
+    """
+
+    handle: Handle
+    hashes: Sequence[BlockHash]
+    num_tokens: int
+    max_hit_tokens: int
+    max_grant_tokens: int
+    lookahead_tokens: int = 0
+    must_fit_tokens: int = 0
+    keep_free_blocks: Sequence[int] = ()
+
+
+class RefusalCause(Enum):
+    """Why blocks were not handed out; nothing was changed."""
+
+    SHORTAGE = "shortage"
+    #: The hit ends in a state that is written in this very step: not before the next one.
+    SAME_STEP = "same_step"
+    #: More than the whole pool holds.
+    NEVER_FITS = "never_fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Does not fit, with the numbers.
+
+    Attributes:
+        cause: Why.
+        hit_tokens: The hit a later try may expect.
+        wanted_blocks: Blocks wanted, by size class.
+        available_blocks: Blocks that could have been had without taking slabs from another
+            class, by size class.
+    """
+
+    cause: RefusalCause
+    hit_tokens: int = 0
+    longest_tokens: int = 0
+    wanted_blocks: tuple[int, ...] = ()
+    available_blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Blocks handed out ahead, by group, in the order in which they are to be spent.
+
+    Attributes:
+        blocks: Block ids per group.
+        dirty: Those whose bytes were last of another class or of nobody, per group: whoever
+            reads a block before having written all of it must zero it first.
+    """
+
+    blocks: tuple[list[BlockId], ...]
+    dirty: tuple[list[BlockId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A hit, touched, and the blocks granted to go on from it.
+
+    Attributes:
+        hit_tokens: Tokens that need not be computed again.
+        longest_tokens: The longest prefix any single kind has (see ``coordinator.Hit``).
+        hit_blocks: The blocks touched, per group: all of the prefix for attention, the last
+            one for states.
+        grant: What may be spent.
+    """
+
+    hit_tokens: int
+    longest_tokens: int
+    hit_blocks: tuple[list[BlockId], ...]
+    grant: Grant
+
+
+@dataclass(slots=True)
+class PoolCounters:
+    """What happened since the pool was opened; only ever grows.
+
+    ``query_tokens`` and ``hit_tokens`` count a request when its first blocks are spent: a lookup
+    that led to nothing counts for nothing, and a hit counts iff it was returned and used.
+    """
+
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    admissions: int = 0
+    refusals: int = 0
+    commits: int = 0

@@ -1,0 +1,54 @@
+"""Where a new block goes: the policy that decides which slab a class takes it from."""
+
+from typing import Protocol
+
+from kvquarry_core.ids import ClassId, SlabId
+from kvquarry_core.slabs import SlabMap
+
+
+class Placement(Protocol):
+    """Chooses among the slabs of a class that have a free block."""
+
+    def choose(self, slabs: SlabMap, size_class: ClassId, near: SlabId | None) -> SlabId | None:
+        """The slab to take the next block from.
+
+        Args:
+            slabs: The map to read; a policy never changes it.
+            size_class: The class the block is for.
+            near: The slab the request took its last block of this class from, if any.
+
+        Returns:
+            A slab of ``size_class`` with a free block, or None when the class has none:
+            then an unassigned slab is carved, or something is evicted.
+        """
+        ...
+
+
+class Affinity:
+    """The request's own slab first, so that one long-lived block pins few slabs.
+
+    Then the partly used slab that has had a free block for the longest time.
+    Source: vllm-project/vllm#46251 (small blocks out of the large block a request already uses).
+    """
+
+    def choose(self, slabs: SlabMap, size_class: ClassId, near: SlabId | None) -> SlabId | None:
+        """See :meth:`Placement.choose`."""
+        partial = slabs.partial(size_class)
+        if near is not None and near in partial:
+            return near
+        return next(iter(partial), None)
+
+
+class FirstFit:
+    """The lowest slab with a free block, whoever uses it: the control to measure against."""
+
+    def choose(self, slabs: SlabMap, size_class: ClassId, near: SlabId | None) -> SlabId | None:
+        """See :meth:`Placement.choose`."""
+        return min(slabs.partial(size_class), default=None)
+
+
+#: The placements a service offers by name.
+PLACEMENTS: dict[str, type[Affinity] | type[FirstFit]] = {
+    "affinity": Affinity,
+    "first-fit": FirstFit,
+}

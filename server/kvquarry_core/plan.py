@@ -1,0 +1,242 @@
+"""From the groups' page sizes and the memory to size classes and slabs.
+
+The pool is ``num_regions`` equal stretches of memory, one per layer of the largest group.
+Every region is cut the same way, so one block id names the same bytes in each of them::
+
+    region    |<------- slab 0 ------->|<------- slab 1 ------->| ...
+    class 0   | 0 | 1 | 2 | 3 | 4 | 5  | 6 | 7 | 8 | 9 |10 |11  |     attention pages
+    class 1   |     0     |     1      |     2     |     3      |     states
+
+Block ``i`` of a class starts at byte ``i * stride_bytes`` of its region, for any rational
+ratio of the sizes. A slab belongs to one class at a time.
+
+Sources: allocation sizes decoupled from block size, vllm-project/vllm#46251; kernel blocks
+decoupled from manager blocks, #24486 (kernel block ``j`` of block ``b`` is ``b * k + j``,
+which is why attention pages are never padded).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from kvquarry_core.errors import PlanError, Reason
+from kvquarry_core.ids import ClassId, GroupId, KindId
+
+#: Slabs up to this many times the smallest possible one are tried to get rid of padding.
+_LARGEST_SLAB_FACTOR = 8
+#: And not so large that fewer than this many fit: slabs are what classes exchange.
+_FEWEST_SLABS = 8
+_MOST_CANDIDATES = 4096
+
+
+class GroupKind(Enum):
+    """Kind of attention, which decides a group's rules."""
+
+    FULL_ATTENTION = "full_attention"
+    RECURRENT_STATE = "recurrent_state"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """What the pool must know of one KV cache group.
+
+    Attributes:
+        kind: The rules the group follows.
+        block_tokens: Tokens per block; for states, tokens between checkpoints.
+        page_bytes: Bytes of one block in one layer.
+        num_layers: Layers that share the group's block table.
+        num_speculative_blocks: Extra states a request holds for rejected drafts.
+        alignment_bytes: A padded stride is a multiple of this.
+    """
+
+    kind: GroupKind
+    block_tokens: int
+    page_bytes: int
+    num_layers: int
+    num_speculative_blocks: int = 0
+    alignment_bytes: int = 16
+
+    @property
+    def may_be_padded(self) -> bool:
+        """Kernels split attention blocks, so only states may be padded."""
+        return self.kind is GroupKind.RECURRENT_STATE
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Blocks of one byte size.
+
+    Attributes:
+        page_bytes: Bytes of a block in one region that hold content.
+        stride_bytes: Bytes from one block to the next; the rest is padding.
+        blocks_per_slab: Blocks of this class in one slab.
+        num_blocks: Ids run from 0 to this, exclusive; 0 is the null block.
+        num_usable_blocks: The most blocks that can ever be handed out.
+    """
+
+    page_bytes: int
+    stride_bytes: int
+    blocks_per_slab: int
+    num_blocks: int
+    num_usable_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The geometry of one pool; equal inputs give an equal plan on every machine.
+
+    Attributes:
+        groups: The groups, by :data:`GroupId`.
+        kinds: For each :data:`KindId`, the groups with equal specs.
+        classes: Size classes by :data:`ClassId`, smallest stride first.
+        class_of_group: The class each group takes its blocks from.
+        hash_tokens: Tokens per block hash: divides every group's ``block_tokens``.
+        num_regions: Stretches of memory, one per layer of the largest group.
+        slab_bytes: Bytes of a slab in one region.
+        num_slabs: Slabs in the pool. Slab 0 also holds the null blocks.
+        num_reserved_blocks: Blocks of class 0 that the null blocks cover.
+    """
+
+    groups: tuple[GroupSpec, ...]
+    kinds: tuple[tuple[GroupId, ...], ...]
+    classes: tuple[SizeClass, ...]
+    class_of_group: tuple[ClassId, ...]
+    hash_tokens: int
+    num_regions: int
+    slab_bytes: int
+    num_slabs: int
+    num_reserved_blocks: int
+
+    @property
+    def region_bytes(self) -> int:
+        """Bytes of one region: ``num_slabs * slab_bytes``."""
+        return self.num_slabs * self.slab_bytes
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes the workers must allocate."""
+        return self.region_bytes * self.num_regions
+
+    def block_bytes(self, size_class: ClassId) -> int:
+        """Bytes one block takes in the pool, padding included."""
+        return self.classes[size_class].stride_bytes * self.num_regions
+
+    def class_of_kind(self, kind: KindId) -> ClassId:
+        """The class all groups of a kind take their blocks from."""
+        return self.class_of_group[self.kinds[kind][0]]
+
+    def spec_of_kind(self, kind: KindId) -> GroupSpec:
+        """The spec all groups of a kind share."""
+        return self.groups[self.kinds[kind][0]]
+
+
+def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
+    """Cut ``pool_bytes`` into slabs and size classes that fit ``groups``.
+
+    Raises:
+        PlanError: The groups contradict each other, or the memory does not hold the null
+            blocks and one block of every class; the message says how much is needed.
+    """
+    _check_groups(groups)
+    num_regions = max(group.num_layers for group in groups)
+    region_bytes = pool_bytes // num_regions
+    pages = sorted({group.page_bytes for group in groups})
+    slab = _choose_slab(groups, pages, region_bytes)
+    num_slabs = region_bytes // slab.slab_bytes
+    reserved = -(-max(slab.strides) // slab.strides[0])
+    classes = tuple(_size_classes(slab, num_slabs, reserved))
+    if any(size_class.num_usable_blocks < 1 for size_class in classes):
+        needed = (1 + len(pages)) * slab.slab_bytes * num_regions
+        raise PlanError(
+            Reason.POOL_TOO_SMALL,
+            f"{pool_bytes} bytes hold {num_slabs} slabs of {slab.slab_bytes * num_regions} bytes; "
+            f"give the KV cache at least {needed} bytes",
+        )
+    return Plan(
+        groups=tuple(groups),
+        kinds=_kinds(groups),
+        classes=classes,
+        class_of_group=tuple(ClassId(pages.index(group.page_bytes)) for group in groups),
+        hash_tokens=math.gcd(*(group.block_tokens for group in groups)),
+        num_regions=num_regions,
+        slab_bytes=slab.slab_bytes,
+        num_slabs=num_slabs,
+        num_reserved_blocks=reserved,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Slab:
+    """A candidate: one slab cut for each page size."""
+
+    slab_bytes: int
+    pages: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def cost(self, region_bytes: int) -> float:
+        """Worst padding of a class, plus the share of the pool one slab pins."""
+        padding = max(
+            1 - page / stride for page, stride in zip(self.pages, self.strides, strict=True)
+        )
+        return padding + self.slab_bytes / max(region_bytes, 1)
+
+
+def _check_groups(groups: Sequence[GroupSpec]) -> None:
+    if not groups:
+        raise PlanError(Reason.INVALID_GROUPS, "a pool needs at least one KV cache group")
+    for index, group in enumerate(groups):
+        sizes = (group.block_tokens, group.page_bytes, group.num_layers, group.alignment_bytes)
+        if min(sizes) < 1 or group.num_speculative_blocks < 0:
+            raise PlanError(Reason.INVALID_GROUPS, f"group {index} has a size below 1: {group}")
+
+
+def _choose_slab(groups: Sequence[GroupSpec], pages: list[int], region_bytes: int) -> _Slab:
+    """The slab with the least padding and pinning; one class needs no slabs at all."""
+    if len(pages) == 1:
+        whole = region_bytes // pages[0] * pages[0]
+        return _Slab(max(whole, pages[0]), (pages[0],), (pages[0],))
+    return min(_candidates(groups, pages, region_bytes), key=lambda slab: slab.cost(region_bytes))
+
+
+def _candidates(
+    groups: Sequence[GroupSpec], pages: list[int], region_bytes: int
+) -> Iterator[_Slab]:
+    unpadded = {group.page_bytes for group in groups if not group.may_be_padded}
+    alignment = math.lcm(*(group.alignment_bytes for group in groups))
+    unit = math.lcm(*unpadded) if unpadded else alignment
+    smallest = -(-pages[-1] // unit)
+    largest = min(smallest * _LARGEST_SLAB_FACTOR, region_bytes // _FEWEST_SLABS // unit)
+    step = max(1, (largest - smallest) // _MOST_CANDIDATES)
+    for multiple in range(smallest, max(smallest, largest) + 1, step):
+        slab_bytes = multiple * unit
+        strides = tuple(
+            page if page in unpadded else _stride(slab_bytes, page, alignment) for page in pages
+        )
+        yield _Slab(slab_bytes, tuple(pages), strides)
+
+
+def _stride(slab_bytes: int, page_bytes: int, alignment: int) -> int:
+    """The smallest aligned stride that holds a page and divides the slab."""
+    for num_blocks in range(slab_bytes // page_bytes, 1, -1):
+        stride, rest = divmod(slab_bytes, num_blocks)
+        if rest == 0 and stride % alignment == 0:
+            return stride
+    return slab_bytes
+
+
+def _size_classes(slab: _Slab, num_slabs: int, reserved: int) -> Iterator[SizeClass]:
+    for index, (page, stride) in enumerate(zip(slab.pages, slab.strides, strict=True)):
+        per_slab = slab.slab_bytes // stride
+        num_blocks = per_slab * num_slabs
+        usable = num_blocks - (reserved if index == 0 else per_slab)
+        yield SizeClass(page, stride, per_slab, num_blocks, usable)
+
+
+def _kinds(groups: Sequence[GroupSpec]) -> tuple[tuple[GroupId, ...], ...]:
+    """Groups with equal specs, full attention first: its left-to-right scan bounds the rest."""
+    members: dict[GroupSpec, list[GroupId]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(GroupId(index))
+    ordered = sorted(members.items(), key=lambda item: item[0].kind is not GroupKind.FULL_ATTENTION)
+    return tuple(tuple(ids) for _, ids in ordered)

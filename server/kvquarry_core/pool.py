@@ -1,0 +1,247 @@
+"""A pool: every operation an attachment can ask for.
+
+A request's life, top to bottom::
+
+    admit   look up, touch the hit, grant blocks for the first chunk
+    take    spend granted blocks
+    grow    grant more, when the request needs more than it was granted
+    settle  give back what was not spent
+    commit  a block is full: it may be found by its hash
+    drop    a block is no longer needed (a retired state)
+    free    the request is over; its content stays cached until memory is needed
+
+Every operation is all or nothing: arguments are checked and sums are done before anything moves.
+"""
+
+from collections.abc import Sequence
+
+from kvquarry_core import checks
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import (
+    Admission,
+    AdmitRequest,
+    Grant,
+    PoolCounters,
+    Refusal,
+    RefusalCause,
+)
+from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
+from kvquarry_core.placement import Affinity, Placement
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.prefix_index import Commitment, Row
+from kvquarry_core.requests import RequestRecord
+from kvquarry_core.sizing import Sizing
+
+
+class Pool:
+    """The accounting of one pool. One owner calls it; a call is atomic."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        placement: Placement | None = None,
+        observer: PoolObserver = NULL_OBSERVER,
+    ) -> None:
+        self.plan = plan
+        self.store = BlockStore(plan, placement or Affinity(), observer)
+        self.requests: dict[Handle, RequestRecord] = {}
+        self.num_granted = [0] * len(plan.classes)
+        self.totals = PoolCounters()
+        self._coordinator = Coordinator(plan)
+        self._sizing = Sizing(plan, self.store, self._coordinator)
+        self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
+        self._states_of_this_step: set[Commitment] = set()
+
+    # A request's life.
+
+    def admit(self, request: AdmitRequest) -> Admission | Refusal:
+        """Touch the longest hit and grant blocks to go on from it, or change nothing.
+
+        Where not all of ``max_grant_tokens`` can be granted, fewer are: enough for one token
+        at least.
+        """
+        checks.check_admit(self.plan, request)
+        if request.handle in self.requests:
+            raise UsageError(Reason.DUPLICATE_REQUEST, f"request {request.handle} exists already")
+        index, hashes = self.store.index, request.hashes
+        hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
+        answer = self._refuse(request, hit) or self._admit_after(hit, request)
+        if isinstance(answer, Refusal):
+            self.totals.refusals += 1
+        return answer
+
+    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
+        """Grant ``wanted[g]`` more blocks in every group ``g``, or none at all."""
+        record = self._record(handle)
+        checks.check_counts(self.plan, wanted)
+        demand = self._sizing.by_class(wanted)
+        if not self.store.fits(demand, self._nothing_touched):
+            self.totals.refusals += 1
+            return self._sizing.shortage(demand)
+        return self._grant(record, wanted)
+
+    def take(self, handle: Handle, group: GroupId, num_blocks: int) -> list[BlockId]:
+        """Spend granted blocks: they become the request's own, in the order granted."""
+        record = self._record(handle)
+        checks.check_group(self.plan, group)
+        granted = record.granted[group]
+        if not 0 <= num_blocks <= len(granted):
+            raise UsageError(
+                Reason.NOT_GRANTED,
+                f"request {handle} has {len(granted)} granted blocks in group {group}, "
+                f"not {num_blocks}",
+            )
+        size_class = self.plan.class_of_group[group]
+        taken = granted[:num_blocks]
+        del granted[:num_blocks]
+        for block in taken:
+            self.store.spend(size_class, block)
+        record.held[group] += taken
+        self.num_granted[size_class] -= num_blocks
+        self._count_lookup(record)
+        return taken
+
+    def settle(self, handle: Handle) -> None:
+        """Give back what was granted and not spent."""
+        record = self._record(handle)
+        for size_class, granted in zip(self.plan.class_of_group, record.granted, strict=True):
+            self.num_granted[size_class] -= len(granted)
+            while granted:
+                self.store.give_back(size_class, granted.pop())
+
+    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
+        """A row is full and will hold the content its hash names once its step has run.
+
+        Attention rows can be hit at once: whoever hits them reads them in the same step or
+        later, after they were written. States can be hit from the next step on.
+        """
+        self._record(handle)
+        checks.check_row(self.store, kind, row)
+        commitment = self.store.commit(kind, block_hash, row)
+        self.totals.commits += 1
+        if self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE:
+            self._states_of_this_step.add(commitment)
+
+    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
+        """The request no longer needs one of its blocks."""
+        record = self._record(handle)
+        checks.check_group(self.plan, group)
+        held = record.held[group]
+        if block not in held:
+            raise UsageError(
+                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+            )
+        held.remove(block)
+        self.store.release(self.plan.class_of_group[group], block)
+
+    def free(self, handle: Handle) -> None:
+        """The request is over. Its tail is released before its head, so it is evicted first."""
+        self.settle(handle)
+        record = self.requests.pop(handle)
+        for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
+            for block in reversed(held):
+                self.store.release(size_class, block)
+
+    def begin_step(self) -> None:
+        """A new step starts: states committed in the last one may be hit."""
+        self._states_of_this_step.clear()
+
+    # The cache as a whole.
+
+    def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Make blocks unfindable, for instance because a transfer left them invalid."""
+        checks.check_blocks(self.plan, group, blocks)
+        size_class = self.plan.class_of_group[group]
+        for block in blocks:
+            commitment = self.store.commitment(size_class, block)
+            if commitment is not None:
+                self.store.forget(commitment)
+
+    def reset_cache(self) -> bool:
+        """Forget all cached content, unless a request still uses blocks."""
+        if any(any(record.held) for record in self.requests.values()):
+            return False
+        for index in range(len(self.plan.kinds)):
+            for commitment in self.store.index.commitments(KindId(index)):
+                self.store.forget(commitment)
+        self._states_of_this_step.clear()
+        return True
+
+    # Admission, step by step.
+
+    def _refuse(self, request: AdmitRequest, hit: Hit) -> Refusal | None:
+        """The reasons to turn a request away before looking for blocks for its first chunk."""
+        for kind_hit in hit.kinds:
+            if not self._states_of_this_step.isdisjoint(kind_hit.commitments):
+                return Refusal(RefusalCause.SAME_STEP, hit.num_tokens, hit.longest_tokens)
+        if not request.must_fit_tokens:
+            return None
+        demand = self._sizing.whole_sequence(request, hit)
+        if self.store.fits(demand, self._sizing.touched(hit)):
+            return None
+        return self._sizing.shortage(demand, hit)
+
+    def _admit_after(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
+        touched = self._sizing.touched(hit)
+        demand: list[int] = []
+        for wanted in self._sizing.first_chunks(request, hit):
+            demand = self._sizing.by_class(wanted)
+            if self.store.fits(demand, touched):
+                record = self._touch(hit)
+                record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens
+                self.requests[request.handle] = record
+                held = tuple(list(blocks) for blocks in record.held)
+                grant = self._grant(record, wanted)
+                return Admission(hit.num_tokens, hit.longest_tokens, held, grant)
+        return self._sizing.shortage(demand, hit)
+
+    def _touch(self, hit: Hit) -> RequestRecord:
+        """A record that references a hit."""
+        num_groups = len(self.plan.groups)
+        record = RequestRecord([[] for _ in range(num_groups)], [[] for _ in range(num_groups)])
+        for members, kind_hit in zip(self.plan.kinds, hit.kinds, strict=True):
+            size_class = self.plan.class_of_group[members[0]]
+            for commitment in kind_hit.commitments:
+                for group, block in zip(members, commitment.row, strict=True):
+                    self.store.touch(size_class, block)
+                    record.held[group].append(block)
+            if kind_hit.commitments:
+                last = kind_hit.commitments[-1].row[-1]
+                record.last_slab[size_class] = self.store.slabs.slab_of(size_class, last)
+        return record
+
+    def _grant(self, record: RequestRecord, wanted: Sequence[int]) -> Grant:
+        """Hand out what :meth:`BlockStore.fits` promised, the largest blocks first."""
+        demand = self._sizing.by_class(wanted)
+        self.store.secure(demand)
+        blocks: list[list[BlockId]] = [[] for _ in wanted]
+        dirty: list[list[BlockId]] = [[] for _ in wanted]
+        for group in sorted(range(len(wanted)), key=lambda g: -self.plan.class_of_group[g]):
+            size_class = self.plan.class_of_group[group]
+            for _ in range(wanted[group]):
+                block = self.store.grant(size_class, record.last_slab.get(size_class), demand)
+                record.last_slab[size_class] = self.store.slabs.slab_of(size_class, block)
+                blocks[group].append(block)
+            is_dirty = self.store.slabs.is_dirty
+            dirty[group] = [block for block in blocks[group] if is_dirty(size_class, block)]
+            record.granted[group] += blocks[group]
+            self.num_granted[size_class] += wanted[group]
+        return Grant(tuple(blocks), tuple(dirty))
+
+    def _count_lookup(self, record: RequestRecord) -> None:
+        """A lookup counts once, when its first blocks are spent."""
+        if record.query_tokens:
+            self.totals.admissions += 1
+            self.totals.query_tokens += record.query_tokens
+            self.totals.hit_tokens += record.hit_tokens
+            record.query_tokens = 0
+
+    def _record(self, handle: Handle) -> RequestRecord:
+        record = self.requests.get(handle)
+        if record is None:
+            raise UsageError(Reason.UNKNOWN_REQUEST, f"there is no request {handle}")
+        return record

@@ -1,0 +1,72 @@
+"""How many blocks: the one place that answers it, for admission, growth and refusals alike.
+
+A gate that sums differently from the allocator either waits for ever or breaks its promise.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.ids import BlockId, ClassId, KindId
+from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
+from kvquarry_core.plan import Plan
+
+
+class Sizing:
+    """Turns tokens into blocks, and blocks into "fits" or a refusal with the numbers."""
+
+    def __init__(self, plan: Plan, store: BlockStore, coordinator: Coordinator) -> None:
+        self._plan = plan
+        self._store = store
+        self._rules = coordinator.rules
+
+    def new_blocks(self, hit_tokens: int, num_tokens: int) -> list[int]:
+        """New blocks by group for a request that goes from a hit to ``num_tokens``."""
+        wanted = [0] * len(self._plan.groups)
+        for members, rule in zip(self._plan.kinds, self._rules, strict=True):
+            for group in members:
+                wanted[group] = rule.num_new_blocks(hit_tokens, num_tokens)
+        return wanted
+
+    def by_class(self, by_group: Sequence[int]) -> list[int]:
+        """Blocks by size class."""
+        demand = [0] * len(self._plan.classes)
+        for size_class, num_blocks in zip(self._plan.class_of_group, by_group, strict=True):
+            demand[size_class] += num_blocks
+        return demand
+
+    def touched(self, hit: Hit) -> list[set[BlockId]]:
+        """The blocks a hit will reference, by size class."""
+        touched: list[set[BlockId]] = [set() for _ in self._plan.classes]
+        for index, kind_hit in enumerate(hit.kinds):
+            blocks = touched[self._plan.class_of_kind(KindId(index))]
+            for commitment in kind_hit.commitments:
+                blocks.update(commitment.row)
+        return touched
+
+    def whole_sequence(self, request: AdmitRequest, hit: Hit) -> list[int]:
+        """Blocks by class so that all of a request fits, and some stay free besides."""
+        demand = self.by_class(self.new_blocks(hit.num_tokens, request.must_fit_tokens))
+        spare = request.keep_free_blocks or [0] * len(demand)
+        return [blocks + free for blocks, free in zip(demand, spare, strict=True)]
+
+    def first_chunks(self, request: AdmitRequest, hit: Hit) -> Iterator[list[int]]:
+        """Blocks by group for the first chunk, then for ever smaller ones."""
+        num_tokens = min(request.max_grant_tokens, request.num_tokens - hit.num_tokens)
+        while num_tokens:
+            end = hit.num_tokens + num_tokens + request.lookahead_tokens
+            yield self.new_blocks(hit.num_tokens, end)
+            num_tokens //= 2
+
+    def shortage(self, demand: Sequence[int], hit: Hit | None = None) -> Refusal:
+        """The refusal for a demand that does not fit."""
+        usable = [size_class.num_usable_blocks for size_class in self._plan.classes]
+        never = any(wanted > most for wanted, most in zip(demand, usable, strict=True))
+        own = (self._store.num_own(ClassId(index)) for index in range(len(usable)))
+        return Refusal(
+            RefusalCause.NEVER_FITS if never else RefusalCause.SHORTAGE,
+            hit.num_tokens if hit else 0,
+            hit.longest_tokens if hit else 0,
+            tuple(demand),
+            tuple(own),
+        )

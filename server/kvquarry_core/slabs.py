@@ -1,0 +1,152 @@
+"""Slabs: who owns which stretch of the pool, and which of its blocks are free.
+
+Invariant: a block is in its slab's free list iff nobody references it and it carries no hash.
+Blocks never handed out since their slab was carved are not listed but counted (``fresh``), so
+carving costs O(1) however many blocks a slab holds.
+"""
+
+from array import array
+
+from kvquarry_core.ids import BlockId, ClassId, SlabId
+from kvquarry_core.plan import Plan
+
+_NONE = -1
+
+
+class SlabMap:
+    """Carves slabs for size classes and hands out their free blocks."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._blocks_per_slab = [size_class.blocks_per_slab for size_class in plan.classes]
+        self._owner = array("i", [_NONE]) * plan.num_slabs
+        self._last_owner = array("i", [_NONE]) * plan.num_slabs
+        self._num_free = array("i", [0]) * plan.num_slabs
+        self._free_head = array("i", [_NONE]) * plan.num_slabs
+        self._num_fresh = array("i", [0]) * plan.num_slabs
+        self._next_free = [array("i", [_NONE]) * c.num_blocks for c in plan.classes]
+        self._dirty = [bytearray(c.num_blocks) for c in plan.classes]
+        self._unassigned = list(range(plan.num_slabs - 1, -1, -1))
+        # Insertion-ordered sets: carved slabs with a free block, the longest such first.
+        self._partial: list[dict[SlabId, None]] = [{} for _ in plan.classes]
+        self._num_carved = [0] * len(plan.classes)
+        self._num_free_of_class = [0] * len(plan.classes)
+        #: How often a slab went from one class (first index) to another (second).
+        self.num_class_changes = [[0] * len(plan.classes) for _ in plan.classes]
+
+    @property
+    def num_unassigned(self) -> int:
+        """Slabs that belong to no class."""
+        return len(self._unassigned)
+
+    def num_carved(self, size_class: ClassId) -> int:
+        """Slabs that belong to ``size_class``."""
+        return self._num_carved[size_class]
+
+    def num_free(self, size_class: ClassId) -> int:
+        """Free blocks in the slabs of ``size_class``."""
+        return self._num_free_of_class[size_class]
+
+    def num_free_in(self, slab: SlabId) -> int:
+        """Free blocks in one slab."""
+        return self._num_free[slab]
+
+    def owner(self, slab: SlabId) -> ClassId | None:
+        """The class a slab belongs to, or None when it is unassigned."""
+        owner = self._owner[slab]
+        return None if owner == _NONE else ClassId(owner)
+
+    def slab_of(self, size_class: ClassId, block: BlockId) -> SlabId:
+        """The slab a block lies in."""
+        return SlabId(block // self._blocks_per_slab[size_class])
+
+    def partial(self, size_class: ClassId) -> dict[SlabId, None]:
+        """The class's slabs with a free block, as an ordered set; not to be changed."""
+        return self._partial[size_class]
+
+    def carve(self, size_class: ClassId) -> SlabId:
+        """Give an unassigned slab to ``size_class``; the lowest-numbered fresh one first."""
+        slab = SlabId(self._unassigned.pop())
+        num_blocks = self._blocks_per_slab[size_class]
+        self._owner[slab] = size_class
+        self._num_free[slab] = self._num_fresh[slab] = num_blocks
+        self._free_head[slab] = _NONE
+        self._partial[size_class][slab] = None
+        self._num_carved[size_class] += 1
+        self._num_free_of_class[size_class] += num_blocks
+        self._note_change(slab, size_class)
+        return slab
+
+    def _note_change(self, slab: SlabId, size_class: ClassId) -> None:
+        """Bytes of another class, or nobody's, mean nothing to this one: its blocks are dirty."""
+        before = self._last_owner[slab]
+        if before == size_class:
+            return
+        num_blocks = self._blocks_per_slab[size_class]
+        first = slab * num_blocks
+        self._dirty[size_class][first : first + num_blocks] = b"\x01" * num_blocks
+        self._last_owner[slab] = size_class
+        if before != _NONE:
+            self.num_class_changes[before][size_class] += 1
+
+    def reclaim(self, slab: SlabId) -> None:
+        """Take back a slab all of whose blocks are free."""
+        owner = ClassId(self._owner[slab])
+        num_blocks = self._blocks_per_slab[owner]
+        assert self._num_free[slab] == num_blocks, f"slab {slab} still has blocks in use"
+        self._owner[slab] = _NONE
+        self._num_free[slab] = 0
+        del self._partial[owner][slab]
+        self._num_carved[owner] -= 1
+        self._num_free_of_class[owner] -= num_blocks
+        self._unassigned.append(slab)
+
+    def is_empty(self, slab: SlabId) -> bool:
+        """Whether a carved slab has only free blocks."""
+        return self._num_free[slab] == self._blocks_per_slab[self._owner[slab]]
+
+    def pop_free(self, slab: SlabId) -> BlockId:
+        """Take a free block out of a slab that has one; the last one freed comes first."""
+        owner = ClassId(self._owner[slab])
+        block = self._free_head[slab]
+        if block != _NONE:
+            self._free_head[slab] = self._next_free[owner][block]
+        else:
+            num_blocks = self._blocks_per_slab[owner]
+            block = slab * num_blocks + num_blocks - self._num_fresh[slab]
+            self._num_fresh[slab] -= 1
+        self._num_free[slab] -= 1
+        self._num_free_of_class[owner] -= 1
+        if not self._num_free[slab]:
+            del self._partial[owner][slab]
+        return BlockId(block)
+
+    def push_free(self, size_class: ClassId, block: BlockId) -> SlabId:
+        """Put a block back into its slab's free list and say which slab that is."""
+        slab = self.slab_of(size_class, block)
+        if not self._num_free[slab]:
+            self._partial[size_class][slab] = None
+        self._next_free[size_class][block] = self._free_head[slab]
+        self._free_head[slab] = block
+        self._num_free[slab] += 1
+        self._num_free_of_class[size_class] += 1
+        return slab
+
+    def is_dirty(self, size_class: ClassId, block: BlockId) -> bool:
+        """Whether the block's bytes were last of another class (or of nobody)."""
+        return self._dirty[size_class][block] != 0
+
+    def clean(self, size_class: ClassId, block: BlockId) -> None:
+        """The block was handed to somebody who zeroes or overwrites it."""
+        self._dirty[size_class][block] = 0
+
+    def free_blocks(self, slab: SlabId) -> list[BlockId]:
+        """Every free block of a carved slab, for audits; O(blocks per slab)."""
+        owner = self._owner[slab]
+        num_blocks = self._blocks_per_slab[owner]
+        fresh = self._num_fresh[slab]
+        blocks = [BlockId(slab * num_blocks + i) for i in range(num_blocks - fresh, num_blocks)]
+        block = self._free_head[slab]
+        while block != _NONE:
+            blocks.append(BlockId(block))
+            block = self._next_free[owner][block]
+        return blocks
