@@ -1,0 +1,102 @@
+from kvquarry.v1alpha import plan_pb2 as _plan_pb2
+from kvquarry.v1alpha import pool_pb2 as _pool_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("boot_id", "version", "uptime_seconds", "pools")
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    POOLS_FIELD_NUMBER: _ClassVar[int]
+    boot_id: str
+    version: str
+    uptime_seconds: float
+    pools: _containers.RepeatedCompositeFieldContainer[PoolStatus]
+    def __init__(self, boot_id: _Optional[str] = ..., version: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., pools: _Optional[_Iterable[_Union[PoolStatus, _Mapping]]] = ...) -> None: ...
+
+class PoolStatus(_message.Message):
+    __slots__ = ("pool_id", "model", "plan", "revision", "usage", "counters", "attachments", "workers", "worker_count", "request_count")
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    model: str
+    plan: _plan_pb2.Plan
+    revision: int
+    usage: _pool_pb2.PoolUsage
+    counters: PoolCounters
+    attachments: _containers.RepeatedCompositeFieldContainer[AttachmentStatus]
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerStatus]
+    worker_count: int
+    request_count: int
+    def __init__(self, pool_id: _Optional[str] = ..., model: _Optional[str] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., revision: _Optional[int] = ..., usage: _Optional[_Union[_pool_pb2.PoolUsage, _Mapping]] = ..., counters: _Optional[_Union[PoolCounters, _Mapping]] = ..., attachments: _Optional[_Iterable[_Union[AttachmentStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., worker_count: _Optional[int] = ..., request_count: _Optional[int] = ...) -> None: ...
+
+class PoolCounters(_message.Message):
+    __slots__ = ("query_tokens", "hit_tokens", "admission_count", "refusal_count", "commit_count", "eviction_counts", "class_changes")
+    QUERY_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ADMISSION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EVICTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    CLASS_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    query_tokens: int
+    hit_tokens: int
+    admission_count: int
+    refusal_count: int
+    commit_count: int
+    eviction_counts: _containers.RepeatedScalarFieldContainer[int]
+    class_changes: _containers.RepeatedCompositeFieldContainer[ClassChange]
+    def __init__(self, query_tokens: _Optional[int] = ..., hit_tokens: _Optional[int] = ..., admission_count: _Optional[int] = ..., refusal_count: _Optional[int] = ..., commit_count: _Optional[int] = ..., eviction_counts: _Optional[_Iterable[int]] = ..., class_changes: _Optional[_Iterable[_Union[ClassChange, _Mapping]]] = ...) -> None: ...
+
+class ClassChange(_message.Message):
+    __slots__ = ("from_class", "to_class", "count")
+    FROM_CLASS_FIELD_NUMBER: _ClassVar[int]
+    TO_CLASS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    from_class: int
+    to_class: int
+    count: int
+    def __init__(self, from_class: _Optional[int] = ..., to_class: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class AttachmentStatus(_message.Message):
+    __slots__ = ("engine", "incarnation", "attached", "lease_remaining_seconds", "last_batch_number")
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REMAINING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LAST_BATCH_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    engine: str
+    incarnation: int
+    attached: bool
+    lease_remaining_seconds: float
+    last_batch_number: int
+    def __init__(self, engine: _Optional[str] = ..., incarnation: _Optional[int] = ..., attached: bool = ..., lease_remaining_seconds: _Optional[float] = ..., last_batch_number: _Optional[int] = ...) -> None: ...
+
+class WorkerStatus(_message.Message):
+    __slots__ = ("rank", "device", "buffer_size_bytes", "digest")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    BUFFER_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    device: str
+    buffer_size_bytes: int
+    digest: str
+    def __init__(self, rank: _Optional[int] = ..., device: _Optional[str] = ..., buffer_size_bytes: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,336 @@
+from kvquarry.v1alpha import plan_pb2 as _plan_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RefusalCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REFUSAL_CAUSE_UNSPECIFIED: _ClassVar[RefusalCause]
+    REFUSAL_CAUSE_SHORTAGE: _ClassVar[RefusalCause]
+    REFUSAL_CAUSE_SAME_STEP: _ClassVar[RefusalCause]
+    REFUSAL_CAUSE_NEVER_FITS: _ClassVar[RefusalCause]
+REFUSAL_CAUSE_UNSPECIFIED: RefusalCause
+REFUSAL_CAUSE_SHORTAGE: RefusalCause
+REFUSAL_CAUSE_SAME_STEP: RefusalCause
+REFUSAL_CAUSE_NEVER_FITS: RefusalCause
+
+class OpenPoolRequest(_message.Message):
+    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model")
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    POOL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WORKER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    engine: str
+    groups: _containers.RepeatedCompositeFieldContainer[_plan_pb2.GroupSpec]
+    pool_size_bytes: int
+    worker_count: int
+    model: str
+    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ...) -> None: ...
+
+class OpenPoolResponse(_message.Message):
+    __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds")
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    incarnation: int
+    plan: _plan_pb2.Plan
+    boot_id: str
+    lease_seconds: float
+    attach_seconds: float
+    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., boot_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., attach_seconds: _Optional[float] = ...) -> None: ...
+
+class ClosePoolRequest(_message.Message):
+    __slots__ = ("pool_id", "incarnation")
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    incarnation: int
+    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class ClosePoolResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AttachRequest(_message.Message):
+    __slots__ = ("hello", "batch")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    batch: Batch
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("pool_id", "incarnation")
+    POOL_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    pool_id: str
+    incarnation: int
+    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("number", "operations")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    operations: _containers.RepeatedCompositeFieldContainer[Operation]
+    def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache")
+    ADMIT_FIELD_NUMBER: _ClassVar[int]
+    GROW_FIELD_NUMBER: _ClassVar[int]
+    TAKE_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    DROP_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_STEP_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    RESET_CACHE_FIELD_NUMBER: _ClassVar[int]
+    admit: Admit
+    grow: Grow
+    take: Take
+    settle: Settle
+    commit: Commit
+    drop: Drop
+    free: Free
+    begin_step: BeginStep
+    forget: Forget
+    reset_cache: ResetCache
+    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ...) -> None: ...
+
+class Admit(_message.Message):
+    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_GRANT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LOOKAHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MUST_FIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FREE_BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    hashes: _containers.RepeatedScalarFieldContainer[bytes]
+    token_count: int
+    max_hit_tokens: int
+    max_grant_tokens: int
+    lookahead_tokens: int
+    must_fit_tokens: int
+    keep_free_block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Grow(_message.Message):
+    __slots__ = ("handle", "block_counts")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    handle: int
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handle: _Optional[int] = ..., block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Take(_message.Message):
+    __slots__ = ("handles", "groups", "block_counts")
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., groups: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Settle(_message.Message):
+    __slots__ = ("handles",)
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("handles", "kinds", "hashes", "blocks")
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    kinds: _containers.RepeatedScalarFieldContainer[int]
+    hashes: _containers.RepeatedScalarFieldContainer[bytes]
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., hashes: _Optional[_Iterable[bytes]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Drop(_message.Message):
+    __slots__ = ("handles", "groups", "blocks")
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., groups: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Free(_message.Message):
+    __slots__ = ("handles",)
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BeginStep(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Forget(_message.Message):
+    __slots__ = ("group", "blocks")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ResetCache(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AttachResponse(_message.Message):
+    __slots__ = ("boot_id", "revision", "welcome", "result")
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    boot_id: str
+    revision: int
+    welcome: Welcome
+    result: BatchResult
+    def __init__(self, boot_id: _Optional[str] = ..., revision: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., result: _Optional[_Union[BatchResult, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("last_batch_number",)
+    LAST_BATCH_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    last_batch_number: int
+    def __init__(self, last_batch_number: _Optional[int] = ...) -> None: ...
+
+class BatchResult(_message.Message):
+    __slots__ = ("number", "answers", "error", "evictions", "usage")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    error: Error
+    evictions: _containers.RepeatedCompositeFieldContainer[Eviction]
+    usage: PoolUsage
+    def __init__(self, number: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., usage: _Optional[_Union[PoolUsage, _Mapping]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("admission", "grant", "refusal", "reset_cache")
+    ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    RESET_CACHE_FIELD_NUMBER: _ClassVar[int]
+    admission: Admission
+    grant: Grant
+    refusal: Refusal
+    reset_cache: ResetCacheAnswer
+    def __init__(self, admission: _Optional[_Union[Admission, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCacheAnswer, _Mapping]] = ...) -> None: ...
+
+class BlockList(_message.Message):
+    __slots__ = ("blocks",)
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("blocks", "dirty")
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_FIELD_NUMBER: _ClassVar[int]
+    blocks: _containers.RepeatedCompositeFieldContainer[BlockList]
+    dirty: _containers.RepeatedCompositeFieldContainer[BlockList]
+    def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ...) -> None: ...
+
+class Admission(_message.Message):
+    __slots__ = ("hit_tokens", "longest_tokens", "hit_blocks", "grant")
+    HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    HIT_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    hit_tokens: int
+    longest_tokens: int
+    hit_blocks: _containers.RepeatedCompositeFieldContainer[BlockList]
+    grant: Grant
+    def __init__(self, hit_tokens: _Optional[int] = ..., longest_tokens: _Optional[int] = ..., hit_blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("cause", "hit_tokens", "longest_tokens", "wanted_block_counts", "available_block_counts")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    WANTED_BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    cause: RefusalCause
+    hit_tokens: int
+    longest_tokens: int
+    wanted_block_counts: _containers.RepeatedScalarFieldContainer[int]
+    available_block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cause: _Optional[_Union[RefusalCause, str]] = ..., hit_tokens: _Optional[int] = ..., longest_tokens: _Optional[int] = ..., wanted_block_counts: _Optional[_Iterable[int]] = ..., available_block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ResetCacheAnswer(_message.Message):
+    __slots__ = ("done",)
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    done: bool
+    def __init__(self, done: bool = ...) -> None: ...
+
+class Eviction(_message.Message):
+    __slots__ = ("kind", "hashes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    kind: int
+    hashes: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, kind: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ClassUsage(_message.Message):
+    __slots__ = ("free_block_count", "cached_block_count", "active_block_count", "granted_block_count")
+    FREE_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CACHED_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    free_block_count: int
+    cached_block_count: int
+    active_block_count: int
+    granted_block_count: int
+    def __init__(self, free_block_count: _Optional[int] = ..., cached_block_count: _Optional[int] = ..., active_block_count: _Optional[int] = ..., granted_block_count: _Optional[int] = ...) -> None: ...
+
+class PoolUsage(_message.Message):
+    __slots__ = ("size_classes", "unassigned_slab_count", "used_size_bytes", "usable_size_bytes")
+    SIZE_CLASSES_FIELD_NUMBER: _ClassVar[int]
+    UNASSIGNED_SLAB_COUNT_FIELD_NUMBER: _ClassVar[int]
+    USED_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    USABLE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    size_classes: _containers.RepeatedCompositeFieldContainer[ClassUsage]
+    unassigned_slab_count: int
+    used_size_bytes: int
+    usable_size_bytes: int
+    def __init__(self, size_classes: _Optional[_Iterable[_Union[ClassUsage, _Mapping]]] = ..., unassigned_slab_count: _Optional[int] = ..., used_size_bytes: _Optional[int] = ..., usable_size_bytes: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("reason", "message", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
