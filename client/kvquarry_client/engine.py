@@ -1,0 +1,90 @@
+"""Opening an engine's pool, wherever its accounting lives.
+
+The pool is opened where the memory is planned; the scheduler's side picks the ledger up later in
+the same process, by the pool's id.
+"""
+
+import atexit
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+from kvquarry_client import wire
+from kvquarry_client.channel import open_channel
+from kvquarry_client.inproc import open_inproc
+from kvquarry_client.ledger import Ledger
+from kvquarry_client.session import Session, retry_while_unreachable
+from kvquarry_client.target import Target, parse_target
+from kvquarry_core.plan import GroupSpec, Plan, make_plan
+
+_CALL_TIMEOUT_S = 10.0
+_ledgers: dict[str, Ledger] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPool:
+    """A pool that is this engine's own until its lease lapses.
+
+    Attributes:
+        pool_id: Names the pool; :func:`ledger_of` finds its ledger.
+        incarnation: Which life of the engine this is; earlier ones are fenced.
+        plan: How the memory is cut.
+    """
+
+    pool_id: str
+    incarnation: int
+    plan: Plan
+
+
+def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
+    target: str,
+    *,
+    engine: str,
+    groups: Sequence[GroupSpec],
+    pool_bytes: int,
+    num_workers: int,
+    model: str,
+    connect_timeout_s: float,
+) -> OpenedPool:
+    """Open a pool and attach to it; waits for a service that is not up yet.
+
+    Raises:
+        ServiceUnavailable: Nobody answered in time.
+        ServiceError: The service refused.
+        PlanError: The memory or the groups admit no plan.
+    """
+    where = parse_target(target)
+    plan = make_plan(groups, pool_bytes)
+    if where.is_inproc:
+        return _open_inproc(plan)
+    request = wire.open_request(engine, groups, pool_bytes, num_workers, model)
+    return _open_remote(where, request, plan, connect_timeout_s)
+
+
+def ledger_of(pool_id: str) -> Ledger:
+    """The ledger of a pool that this process opened."""
+    return _ledgers[pool_id]
+
+
+def _open_inproc(plan: Plan) -> OpenedPool:
+    pool_id, ledger = open_inproc(plan)
+    _ledgers[pool_id] = ledger
+    return OpenedPool(pool_id, 1, plan)
+
+
+def _open_remote(
+    target: Target, request: pool_pb2.OpenPoolRequest, plan: Plan, connect_timeout_s: float
+) -> OpenedPool:
+    channel = open_channel(target)
+    stub = pool_pb2_grpc.PoolServiceStub(channel)
+    opened: pool_pb2.OpenPoolResponse = retry_while_unreachable(
+        lambda: stub.OpenPool(request, timeout=_CALL_TIMEOUT_S),
+        target,
+        timeout_s=connect_timeout_s,
+    )
+    wire.check_same_plan(plan, opened.plan)
+    session = Session(channel, target, opened, reconnect_timeout_s=connect_timeout_s)
+    session.start()
+    _ledgers[opened.pool_id] = session
+    atexit.register(session.close)
+    return OpenedPool(opened.pool_id, opened.incarnation, plan)

@@ -1,0 +1,80 @@
+"""What an engine can be told.
+
+::
+
+    ClientError
+    |-- InvalidTarget       KVQUARRY_TARGET cannot be understood
+    |-- ServiceUnavailable  nobody answers at the target
+    |-- ServiceRestarted    another life of the service answers; the pool is gone
+    |-- PlanMismatch        client and service cut the pool differently: versions differ
+    `-- ServiceError        the service refused; ``reason`` says why, the text is for people
+"""
+
+from collections.abc import Mapping
+
+import grpc
+
+from kvquarry.v1alpha import status_pb2
+
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+class ClientError(Exception):
+    """Root of everything the client raises."""
+
+
+class InvalidTarget(ClientError):
+    """A target that cannot be understood; the message shows the forms that can."""
+
+
+class ServiceUnavailable(ClientError):
+    """Nobody answers at the target; the message names it and how long was waited."""
+
+
+class ServiceRestarted(ClientError):
+    """The service was restarted and knows nothing of this engine's pool."""
+
+
+class PlanMismatch(ClientError):
+    """Client and service cut the same pool differently, so their versions differ."""
+
+
+class ServiceError(ClientError):
+    """The service refused a call.
+
+    Attributes:
+        reason: Stable, machine-readable cause, such as ``STALE_INCARNATION``.
+        metadata: Details by name.
+    """
+
+    def __init__(self, reason: str, message: str, metadata: Mapping[str, str]) -> None:
+        super().__init__(f"{message} ({reason})")
+        self.reason = reason
+        self.metadata = dict(metadata)
+
+
+def typed_error(error: grpc.RpcError) -> ServiceError | None:
+    """The service's own error inside a gRPC error, or None when it is the transport's."""
+    for item in error.trailing_metadata() or ():
+        if item.key == _DETAILS_KEY:
+            return _decode(item.value)
+    return None
+
+
+def is_unreachable(error: grpc.RpcError) -> bool:
+    """Whether the call may be tried again: nobody answered, or the connection broke."""
+    return typed_error(error) is None and error.code() in (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNKNOWN,
+    )
+
+
+def _decode(value: str | bytes) -> ServiceError | None:
+    assert isinstance(value, bytes), "keys that end in -bin carry bytes"
+    status = status_pb2.StatusDetails.FromString(value)
+    for detail in status.details:
+        info = status_pb2.ErrorInfo.FromString(detail.value)
+        return ServiceError(info.reason, status.message, info.metadata)
+    return None

@@ -1,0 +1,119 @@
+"""``inproc:``: the same core in the engine's own process, without a wire."""
+
+import itertools
+from collections.abc import Sequence
+
+from kvquarry_client.ledger import Eviction
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.plan import Plan
+from kvquarry_core.pool import Pool
+from kvquarry_core.prefix_index import Commitment, Row
+from kvquarry_core.usage import usage_of
+from kvquarry_core.worker_layout import LayerView, check_worker
+
+_numbers = itertools.count(1)
+_pools: dict[str, "InprocLedger"] = {}
+
+
+def open_inproc(plan: Plan) -> tuple[str, "InprocLedger"]:
+    """A pool of this process, by a name of its own."""
+    pool_id = f"inproc-{next(_numbers)}"
+    _pools[pool_id] = InprocLedger(plan)
+    return pool_id, _pools[pool_id]
+
+
+def register_inproc_worker(pool_id: str, views: Sequence[LayerView], buffer_bytes: int) -> None:
+    """Register the worker of this process; see ``registration.register_worker``.
+
+    Raises:
+        UsageError: ``LAYOUT_MISMATCH``, naming what differs.
+    """
+    ledger = _pools[pool_id]
+    check_worker(ledger.pool.plan, views, buffer_bytes)
+    ledger.has_worker = True
+
+
+class _EvictionLog:
+    """Remembers what the pool forgot until the engine asks."""
+
+    def __init__(self) -> None:
+        self.evictions: list[Eviction] = []
+
+    def forgotten(self, commitment: Commitment) -> None:
+        self.evictions.append(Eviction(commitment.kind, commitment.block_hash))
+
+
+class InprocLedger:
+    """A :class:`~kvquarry_client.ledger.Ledger` that calls a pool of its own."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.num_exchanges = 0
+        self.has_worker = False
+        self._log = _EvictionLog()
+        self.pool = Pool(plan, observer=self._log)
+
+    def admit(self, request: AdmitRequest) -> Admission | Refusal:
+        """See :meth:`Ledger.admit`."""
+        if not self.has_worker:
+            raise UsageError(
+                Reason.WORKERS_NOT_REGISTERED,
+                "no block before the worker has registered its tensors",
+            )
+        self.num_exchanges += 1
+        return self.pool.admit(request)
+
+    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
+        """See :meth:`Ledger.grow`."""
+        self.num_exchanges += 1
+        return self.pool.grow(handle, wanted)
+
+    def reset_cache(self) -> bool:
+        """See :meth:`Ledger.reset_cache`."""
+        self.num_exchanges += 1
+        return self.pool.reset_cache()
+
+    def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
+        """See :meth:`Ledger.take`."""
+        self.pool.take(handle, group, num_blocks)
+
+    def settle(self, handle: Handle) -> None:
+        """See :meth:`Ledger.settle`."""
+        self.pool.settle(handle)
+
+    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
+        """See :meth:`Ledger.commit`."""
+        self.pool.commit(handle, kind, block_hash, row)
+
+    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
+        """See :meth:`Ledger.drop`."""
+        self.pool.drop(handle, group, block)
+
+    def free(self, handle: Handle) -> None:
+        """See :meth:`Ledger.free`."""
+        self.pool.free(handle)
+
+    def begin_step(self) -> None:
+        """See :meth:`Ledger.begin_step`."""
+        self.pool.begin_step()
+
+    def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """See :meth:`Ledger.forget`."""
+        self.pool.forget(group, blocks)
+
+    def flush(self) -> None:
+        """See :meth:`Ledger.flush`; nothing ever waits here."""
+
+    def used_fraction(self) -> float:
+        """See :meth:`Ledger.used_fraction`."""
+        usage = usage_of(self.pool)
+        return usage.used_bytes / usage.usable_bytes
+
+    def take_evictions(self) -> list[Eviction]:
+        """See :meth:`Ledger.take_evictions`."""
+        taken, self._log.evictions = self._log.evictions, []
+        return taken
+
+    def close(self) -> None:
+        """See :meth:`Ledger.close`; the pool goes with the process."""

@@ -1,0 +1,155 @@
+"""One request in the shadow: its tables, and the rows it was granted and has not spent."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvquarry_client.tables import make_table
+from kvquarry_core.ids import BlockId, Handle, KindId
+from kvquarry_core.messages import Admission, Grant
+from kvquarry_core.plan import Plan
+from kvquarry_core.prefix_index import Row
+from kvquarry_core.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Rows of one kind that a request took out of its grant."""
+
+    kind: KindId
+    rows: tuple[Row, ...]
+
+
+class ShadowRequest:
+    """A request's side of the pool's :class:`~kvquarry_core.requests.RequestRecord`."""
+
+    def __init__(self, plan: Plan, handle: Handle, admission: Admission) -> None:
+        self.handle = handle
+        self.hit_tokens = admission.hit_tokens
+        self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
+        self._plan = plan
+        self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
+        self.tables = [
+            make_table(
+                plan.spec_of_kind(kind),
+                [admission.hit_blocks[group] for group in plan.kinds[kind]],
+                admission.hit_tokens,
+            )
+            for kind in self._kind_ids
+        ]
+        #: Per kind, tokens up to the last committed position.
+        self.cached_tokens = [admission.hit_tokens] * len(self.tables)
+        self._granted: list[list[Row]] = [[] for _ in self.tables]
+        self._dirty: list[set[BlockId]] = [set() for _ in self.tables]
+        self._lengths_before = [len(table) for table in self.tables]
+        self.add_grant(admission.grant)
+
+    def block_ids(self) -> tuple[list[BlockId], ...]:
+        """The whole block table of every group; null blocks included."""
+        return self._by_group([table.columns for table in self.tables])
+
+    def new_block_ids(self) -> tuple[list[BlockId], ...]:
+        """What the last :meth:`spend` appended to every group's table; null blocks included."""
+        return self._by_group(
+            [
+                [column[start:] for column in table.columns]
+                for table, start in zip(self.tables, self._lengths_before, strict=True)
+            ]
+        )
+
+    # Grants.
+
+    def add_grant(self, grant: Grant) -> None:
+        """Blocks were granted; they are spent after those granted before."""
+        for kind, members in enumerate(self._plan.kinds):
+            columns = [grant.blocks[group] for group in members]
+            self._granted[kind] += list(zip(*columns, strict=True))
+            for group in members:
+                self._dirty[kind].update(grant.dirty[group])
+
+    def missing(self, num_tokens: int, num_slots: int) -> list[int]:
+        """Blocks to ask for, by group, beyond those granted."""
+        wanted = [0] * len(self._plan.groups)
+        for kind, members in enumerate(self._plan.kinds):
+            num_rows = self.tables[kind].num_new_rows(num_tokens, num_slots)
+            for group in members:
+                wanted[group] = max(num_rows - len(self._granted[kind]), 0)
+        return wanted
+
+    def spend(self, num_tokens: int, num_slots: int) -> list[Spent]:
+        """Grow every table out of the grant; call when :meth:`missing` is all zeros."""
+        spent = []
+        self._lengths_before = [len(table) for table in self.tables]
+        for kind, table in zip(self._kind_ids, self.tables, strict=True):
+            granted = self._granted[kind]
+            num_rows = table.num_new_rows(num_tokens, num_slots)
+            assert num_rows <= len(granted), f"{num_rows} rows wanted of {len(granted)} granted"
+            rows = tuple(granted[:num_rows])
+            del granted[:num_rows]
+            table.grow(num_tokens, num_slots, rows)
+            if rows:
+                spent.append(Spent(kind, rows))
+        return spent
+
+    def take_dirty(self, spent: Spent) -> list[BlockId]:
+        """The blocks among those spent that are to be zeroed."""
+        dirty = self._dirty[spent.kind]
+        found = [block for row in spent.rows for block in row if block in dirty]
+        dirty.difference_update(found)
+        return found
+
+    def has_unspent(self) -> bool:
+        """Whether there is something to give back."""
+        return any(self._granted)
+
+    def return_unspent(self) -> None:
+        """Forget what was granted and not spent."""
+        for granted, dirty in zip(self._granted, self._dirty, strict=True):
+            granted.clear()
+            dirty.clear()
+
+    # Content.
+
+    def retire(self, num_processed: int) -> list[Spent]:
+        """Rows nobody reads any more, by kind; they leave the tables."""
+        retired = []
+        for kind, table in zip(self._kind_ids, self.tables, strict=True):
+            rows = table.retire(num_processed)
+            if rows:
+                retired.append(Spent(kind, tuple(rows)))
+        return retired
+
+    def commitable(
+        self, kind: KindId, num_tokens: int, retention: Retention, boundaries: Iterable[int]
+    ) -> Sequence[int]:
+        """Positions of one kind that became full and deserve a hash; each is named once."""
+        table, spec = self.tables[kind], self._plan.spec_of_kind(kind)
+        usable = num_tokens // retention.alignment_tokens * retention.alignment_tokens
+        first, end = table.num_settled, usable // spec.block_tokens
+        if end <= first:
+            return ()
+        table.num_settled = end
+        positions: Sequence[int] = range(first, end)
+        if spec.may_be_padded:
+            positions = [
+                position
+                for position in positions
+                if table.row(position) is not None
+                and retention.keeps((position + 1) * spec.block_tokens, boundaries)
+            ]
+        if positions:
+            self.cached_tokens[kind] = (positions[-1] + 1) * spec.block_tokens
+        return positions
+
+    def _by_group(
+        self, columns_of_kinds: Sequence[Sequence[list[BlockId]]]
+    ) -> tuple[list[BlockId], ...]:
+        by_group: list[list[BlockId]] = [[] for _ in self._plan.groups]
+        for members, columns in zip(self._plan.kinds, columns_of_kinds, strict=True):
+            for group, column in zip(members, columns, strict=True):
+                by_group[group] = column
+        return tuple(by_group)
+
+
+def junction(hit_tokens: int, longest_tokens: int) -> int:
+    """Where another request's longer prefix parts from this one's, or 0 if there is none."""
+    return longest_tokens if longest_tokens > hit_tokens else 0

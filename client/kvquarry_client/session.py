@@ -1,0 +1,210 @@
+"""The ledger behind a wire: operations reach the service once and in order, whatever breaks.
+
+Every batch has a number. A batch is kept until its result was read; when the connection breaks,
+all kept batches are sent again, and those the service knows already return their first answers.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import grpc
+
+from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+from kvquarry_client import wire
+from kvquarry_client.errors import (
+    ServiceRestarted,
+    ServiceUnavailable,
+    is_unreachable,
+    typed_error,
+)
+from kvquarry_client.ledger import Eviction
+from kvquarry_client.stream import BatchStream
+from kvquarry_client.target import Target
+from kvquarry_core.ids import Handle
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+
+_Result = TypeVar("_Result")
+logger = logging.getLogger(__name__)
+
+#: Batches that may wait for their results to be read; then some are read.
+_MOST_UNREAD = 32
+_RETRY_S = 0.2
+_CLOSE_TIMEOUT_S = 1.0
+
+
+class Session:
+    """A :class:`~kvquarry_client.ledger.Ledger` over one attachment's stream. Not thread-safe."""
+
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        target: Target,
+        opened: pool_pb2.OpenPoolResponse,
+        *,
+        reconnect_timeout_s: float,
+    ) -> None:
+        self.num_exchanges = 0
+        self._channel = channel
+        self._target = target
+        self._opened = opened
+        self._reconnect_timeout_s = reconnect_timeout_s
+        self._batch = wire.BatchBuilder()
+        self._last_number = 0
+        self._unread: deque[pool_pb2.Batch] = deque()
+        self._evictions: list[Eviction] = []
+        self._used_fraction = 0.0
+        self._stream: BatchStream | None = None
+        # The buffering operations are the builder's own.
+        self.take = self._batch.take
+        self.settle = self._batch.settle
+        self.commit = self._batch.commit
+        self.drop = self._batch.drop
+        self.free = self._batch.free
+        self.begin_step = self._batch.begin_step
+        self.forget = self._batch.forget
+
+    def start(self) -> None:
+        """Attach: from now on the open stream keeps the pool's lease."""
+        self._connect()
+
+    def admit(self, request: AdmitRequest) -> Admission | Refusal:
+        """See :meth:`Ledger.admit`."""
+        self._batch.admit(request)
+        return wire.admit_answer(self._exchange())
+
+    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
+        """See :meth:`Ledger.grow`."""
+        self._batch.grow(handle, wanted)
+        return wire.grow_answer(self._exchange())
+
+    def reset_cache(self) -> bool:
+        """See :meth:`Ledger.reset_cache`."""
+        self._batch.reset_cache()
+        return self._exchange().reset_cache.done
+
+    def flush(self) -> None:
+        """See :meth:`Ledger.flush`."""
+        if self._batch:
+            self._send()
+            while len(self._unread) > _MOST_UNREAD:
+                self._read()
+
+    def used_fraction(self) -> float:
+        """See :meth:`Ledger.used_fraction`."""
+        return self._used_fraction
+
+    def take_evictions(self) -> list[Eviction]:
+        """See :meth:`Ledger.take_evictions`."""
+        taken, self._evictions = self._evictions, []
+        return taken
+
+    def close(self) -> None:
+        """See :meth:`Ledger.close`; a service that does not answer learns it from the lease."""
+        request = pool_pb2.ClosePoolRequest(
+            pool_id=self._opened.pool_id, incarnation=self._opened.incarnation
+        )
+        if self._stream is not None:
+            self._stream.close()
+        try:
+            pool_pb2_grpc.PoolServiceStub(self._channel).ClosePool(
+                request, timeout=_CLOSE_TIMEOUT_S
+            )
+        except grpc.RpcError as error:
+            logger.info("the pool is left to its lease: %s", error.code())
+        self._channel.close()
+
+    def _exchange(self) -> pool_pb2.Answer:
+        """Send what was gathered and wait for the answer to its last operation."""
+        self.num_exchanges += 1
+        number = self._send()
+        result = self._read()
+        while result.number != number:
+            result = self._read()
+        return result.answers[-1]
+
+    def _send(self) -> int:
+        self._last_number += 1
+        batch = self._batch.finish(self._last_number)
+        self._unread.append(batch)
+        self._started().send(batch)
+        return self._last_number
+
+    def _started(self) -> BatchStream:
+        assert self._stream is not None, "the session was not started"
+        return self._stream
+
+    def _read(self) -> pool_pb2.BatchResult:
+        """The result of the oldest batch whose result was not read yet."""
+        response = None
+        while response is None:
+            try:
+                response = self._started().read()
+            except grpc.RpcError as error:
+                self._recover(error)
+        result, batch = response.result, self._unread.popleft()
+        assert result.number == batch.number, f"batch {batch.number} got result {result.number}"
+        mistake = wire.batch_error(result)
+        if mistake is not None:
+            raise mistake
+        self._evictions += wire.evictions(result)
+        self._used_fraction = result.usage.used_size_bytes / max(result.usage.usable_size_bytes, 1)
+        return result
+
+    def _recover(self, error: grpc.RpcError) -> None:
+        """Connect again and send everything whose result is still missing."""
+        if not is_unreachable(error):
+            raise typed_error(error) or error
+        logger.warning("lost kvquarry at %s (%s); connecting again", self._target, error.code())
+        self._connect()
+        for batch in self._unread:
+            self._started().send(batch)
+        logger.warning("found kvquarry at %s again", self._target)
+
+    def _connect(self) -> None:
+        """Open a stream to the same life of the service, however long it takes."""
+        if self._stream is not None:
+            self._stream.close()
+        welcome = retry_while_unreachable(
+            self._start_stream, self._target, timeout_s=self._reconnect_timeout_s
+        )
+        if welcome.boot_id != self._opened.boot_id:
+            raise ServiceRestarted(
+                f"kvquarry at {self._target} was restarted and does not know this engine's pool; "
+                "restart the engine"
+            )
+
+    def _start_stream(self) -> pool_pb2.AttachResponse:
+        self._stream = BatchStream(self._channel, self._opened.pool_id, self._opened.incarnation)
+        return self._stream.start()
+
+
+def retry_while_unreachable(
+    call: Callable[[], _Result], target: Target, *, timeout_s: float, report_every_s: float = 5.0
+) -> _Result:
+    """Call until somebody answers, and say every few seconds who is waited for.
+
+    Raises:
+        ServiceUnavailable: Nobody answered within ``timeout_s``; names the target.
+        ServiceError: Somebody answered and refused.
+    """
+    start = time.monotonic()
+    next_report = start
+    while True:
+        try:
+            return call()
+        except grpc.RpcError as error:
+            if not is_unreachable(error):
+                raise typed_error(error) or error from None
+        waited = time.monotonic() - start
+        if waited >= timeout_s:
+            raise ServiceUnavailable(
+                f"no kvquarry service answered at {target} within {timeout_s:.0f} s; start it with "
+                f"`kvquarry serve --listen {target}`, or correct KVQUARRY_TARGET"
+            )
+        if time.monotonic() >= next_report:
+            logger.warning("waiting for kvquarry at %s (%.0f of %.0f s)", target, waited, timeout_s)
+            next_report = time.monotonic() + report_every_s
+        time.sleep(_RETRY_S)

@@ -1,0 +1,316 @@
+"""The client's own copy of its attachment's accounting.
+
+It answers what a scheduler asks at every step, and asks the pool only for what it cannot know:
+whether a waiting request hits and fits (one exchange), and blocks beyond those granted. It spends
+what it was granted; it never chooses a block.
+
+A request in the shadow::
+
+    lookup   -> admission pending     touched and granted, nothing spent
+    allocate -> live                  spends; grows by exchange when the grant does not suffice
+    begin_step                        pending admissions nobody allocated go back, and so does
+                                      what live requests were granted and did not spend
+    free     -> gone
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvquarry_client.ledger import Ledger
+from kvquarry_client.records import ShadowRequest, Spent, junction
+from kvquarry_client.refusals import RefusalMemo
+from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
+from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """What an engine decides once.
+
+    Attributes:
+        max_grant_tokens: The longest chunk of one step.
+        lookahead_tokens: Draft slots beyond it.
+        must_fit_whole: Whether a request is admitted only if all of it could fit now.
+        keep_free_blocks: Blocks of each class an admission must leave free while others run.
+        retention: Which states are kept as checkpoints.
+    """
+
+    max_grant_tokens: int
+    lookahead_tokens: int
+    must_fit_whole: bool
+    keep_free_blocks: tuple[int, ...]
+    retention: Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A waiting request, as much of it as a lookup needs.
+
+    Attributes:
+        request_id: The engine's name for it.
+        hashes: Hashes of its full blocks, at the plan's ``hash_tokens``; empty to look up nothing.
+        num_tokens: Its length now.
+    """
+
+    request_id: str
+    hashes: Sequence[BlockHash]
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a waiting request may build on.
+
+    Attributes:
+        hit_tokens: Tokens that need not be computed.
+        junction_tokens: Where another request's longer prefix parts from it, or 0.
+        block_ids: The blocks hit, by group, null blocks included; empty after a refusal.
+    """
+
+    hit_tokens: int
+    junction_tokens: int
+    block_ids: tuple[list[BlockId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """How far a request is going to be computed.
+
+    Attributes:
+        num_tokens: Tokens of the main model after this step, computed ones included.
+        num_slots: The same plus draft slots.
+        num_processed: Tokens whose step has been processed: nothing in flight reads before them.
+    """
+
+    num_tokens: int
+    num_slots: int
+    num_processed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Positions of one kind that a request just made findable."""
+
+    kind: KindId
+    positions: Sequence[int]
+
+
+class Shadow:
+    """One attachment's requests, tables and grants. One scheduler calls it."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, settings: ShadowSettings) -> None:
+        self.plan = plan
+        self.ledger = ledger
+        self._settings = settings
+        self._handles = itertools.count(1)
+        self._live: dict[str, ShadowRequest] = {}
+        self._pending: dict[str, ShadowRequest] = {}
+        self._refusals = RefusalMemo()
+        self._to_settle: dict[Handle, ShadowRequest] = {}
+        self._to_zero: list[BlockId] = []
+        self._committed_states = False
+
+    # Admission.
+
+    def lookup(self, waiting: Waiting) -> Lookup:
+        """The longest hit of a waiting request; touches it and holds blocks for its first chunk.
+
+        A refusal is remembered and not asked for again until something changed.
+        """
+        request = self._pending.get(waiting.request_id)
+        remembered = self._refusals.find(waiting.request_id) if self._live else None
+        if request is None and remembered is None:
+            answer = self._admit(waiting, self._settings.keep_free_blocks if self._live else ())
+            if isinstance(answer, Refusal):
+                return self._lookup_of(answer)
+            request = answer
+        if request is None:
+            assert remembered is not None
+            return self._lookup_of(remembered.refusal)
+        return Lookup(request.hit_tokens, request.junction_tokens, request.block_ids())
+
+    def allocate_first(
+        self, waiting: Waiting, allocation: Allocation, *, keep_free: bool
+    ) -> ShadowRequest | None:
+        """Give a waiting request its first blocks, or None where they are not to be had.
+
+        Args:
+            waiting: The request, looked up before.
+            allocation: How far its first chunk goes.
+            keep_free: Whether others run, for whom ``keep_free_blocks`` must stay free.
+        """
+        request = self._pending.get(waiting.request_id)
+        if request is None:
+            remembered = self._refusals.find(waiting.request_id)
+            if remembered is not None and (keep_free or not remembered.kept_blocks_free):
+                return None
+            answer = self._admit(waiting, self._settings.keep_free_blocks if keep_free else ())
+            if isinstance(answer, Refusal):
+                return None
+            request = answer
+        if not self._extend(request, allocation):
+            return None
+        self._live[waiting.request_id] = self._pending.pop(waiting.request_id)
+        return request
+
+    def _admit(self, waiting: Waiting, keep_free: tuple[int, ...]) -> ShadowRequest | Refusal:
+        handle = Handle(next(self._handles))
+        settings = self._settings
+        answer = self.ledger.admit(
+            AdmitRequest(
+                handle,
+                waiting.hashes,
+                num_tokens=waiting.num_tokens,
+                max_hit_tokens=waiting.num_tokens - 1 if waiting.hashes else 0,
+                max_grant_tokens=settings.max_grant_tokens,
+                lookahead_tokens=settings.lookahead_tokens,
+                must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
+                keep_free_blocks=keep_free,
+            )
+        )
+        if isinstance(answer, Refusal):
+            self._refusals.remember(waiting.request_id, answer, kept_blocks_free=any(keep_free))
+            return answer
+        request = ShadowRequest(self.plan, handle, answer)
+        self._refusals.drop(waiting.request_id)
+        self._pending[waiting.request_id] = request
+        return request
+
+    def _lookup_of(self, refusal: Refusal) -> Lookup:
+        return Lookup(
+            refusal.hit_tokens,
+            junction(refusal.hit_tokens, refusal.longest_tokens),
+            tuple([] for _ in self.plan.groups),
+        )
+
+    # Running.
+
+    def find(self, request_id: str) -> ShadowRequest | None:
+        """A request that holds blocks, or None."""
+        return self._live.get(request_id)
+
+    def allocate(self, request: ShadowRequest, allocation: Allocation) -> bool:
+        """Give a running request the blocks its next tokens need; False where there are none."""
+        self._drop(request, request.retire(allocation.num_processed))
+        return self._extend(request, allocation)
+
+    def retire(self, request_id: str, num_processed: int) -> None:
+        """Give up what nobody reads any more once ``num_processed`` tokens were processed."""
+        request = self._live.get(request_id)
+        if request is not None:
+            self._drop(request, request.retire(num_processed))
+
+    def commit(
+        self,
+        request_id: str,
+        hashes: Sequence[BlockHash],
+        num_tokens: int,
+        boundaries: Iterable[int],
+    ) -> list[Committed]:
+        """Make the full blocks of the first ``num_tokens`` tokens findable.
+
+        Args:
+            request_id: A live request; others have nothing to commit.
+            hashes: Hashes at the plan's ``hash_tokens``.
+            num_tokens: Tokens whose content is final, this step's included.
+            boundaries: Positions worth a checkpoint, see :class:`Retention`.
+
+        Returns:
+            For every kind with new commits, the positions committed.
+        """
+        request = self._live.get(request_id)
+        if request is None:
+            return []
+        committed = []
+        for index, table in enumerate(request.tables):
+            kind = KindId(index)
+            spec = self.plan.spec_of_kind(kind)
+            positions = request.commitable(kind, num_tokens, self._settings.retention, boundaries)
+            units = spec.block_tokens // self.plan.hash_tokens
+            for position in positions:
+                row = table.row(position)
+                assert row is not None, f"position {position} of kind {kind} holds no block"
+                block_hash = hashes[(position + 1) * units - 1]
+                self.ledger.commit(request.handle, kind, block_hash, row)
+            if positions:
+                committed.append(Committed(kind, positions))
+                self._committed_states |= spec.kind is GroupKind.RECURRENT_STATE
+                self._refusals.clear()
+        return committed
+
+    def free(self, request_id: str) -> None:
+        """A request is over, wherever it stood."""
+        handle = self.detach(request_id)
+        if handle is not None:
+            self.free_handle(handle)
+
+    def detach(self, request_id: str) -> Handle | None:
+        """Forget a request but keep its blocks until :meth:`free_handle`: a step may write them."""
+        self._refusals.drop(request_id)
+        request = self._live.pop(request_id, None) or self._pending.pop(request_id, None)
+        if request is None:
+            return None
+        self._to_settle.pop(request.handle, None)
+        return request.handle
+
+    def free_handle(self, handle: Handle) -> None:
+        """Free the blocks of a detached request."""
+        self.ledger.free(handle)
+        self._refusals.clear()
+
+    # Steps.
+
+    def begin_step(self) -> None:
+        """A step starts: unspent grants go back, states of the last step may be hit."""
+        for request in self._pending.values():
+            self.ledger.free(request.handle)
+        for request in self._to_settle.values():
+            request.return_unspent()
+            self.ledger.settle(request.handle)
+        if self._pending or self._to_settle:
+            self._refusals.clear()
+        self._pending.clear()
+        self._to_settle.clear()
+        self._refusals.clear_cause(RefusalCause.SAME_STEP)
+        if self._committed_states:
+            self.ledger.begin_step()
+            self._committed_states = False
+
+    def take_blocks_to_zero(self) -> list[BlockId]:
+        """Attention blocks spent since the last call whose bytes meant something else."""
+        taken, self._to_zero = self._to_zero, []
+        return taken
+
+    def reset_cache(self) -> bool:
+        """Forget all cached content; False while requests hold blocks."""
+        self.begin_step()
+        self._refusals.clear()
+        return self.ledger.reset_cache()
+
+    # Spending.
+
+    def _extend(self, request: ShadowRequest, allocation: Allocation) -> bool:
+        missing = request.missing(allocation.num_tokens, allocation.num_slots)
+        if any(missing):
+            answer = self.ledger.grow(request.handle, missing)
+            if isinstance(answer, Refusal):
+                return False
+            request.add_grant(answer)
+        for spent in request.spend(allocation.num_tokens, allocation.num_slots):
+            for group in self.plan.kinds[spent.kind]:
+                self.ledger.take(request.handle, group, len(spent.rows))
+            if self.plan.spec_of_kind(spent.kind).kind is GroupKind.FULL_ATTENTION:
+                self._to_zero += request.take_dirty(spent)
+        if request.has_unspent():
+            self._to_settle[request.handle] = request
+        return True
+
+    def _drop(self, request: ShadowRequest, retired: Iterable[Spent]) -> None:
+        for one in retired:
+            for row in one.rows:
+                for group, block in zip(self.plan.kinds[one.kind], row, strict=True):
+                    self.ledger.drop(request.handle, group, block)
+            self._refusals.clear()

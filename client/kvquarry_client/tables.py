@@ -1,0 +1,186 @@
+"""Block tables: which of a request's blocks stands at which position.
+
+A table is kept for each kind, with one column per member group: all members grow, retire and
+commit at the same positions. A *row* is one position across the columns.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kvquarry_core.ids import NULL_BLOCK, BlockId
+from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.prefix_index import Row
+
+
+class BlockTable(Protocol):
+    """One request's table for one kind."""
+
+    columns: list[list[BlockId]]
+    #: Leading positions that are committed or need not be.
+    num_settled: int
+
+    def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
+        """Blocks needed in each column before ``num_tokens`` can be computed.
+
+        Args:
+            num_tokens: Tokens of the main model, computed ones included.
+            num_slots: The same plus the draft tokens' slots.
+        """
+        ...
+
+    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+        """Append the rows that :meth:`num_new_rows` asked for."""
+        ...
+
+    def retire(self, num_processed: int) -> list[Row]:
+        """Null and return the rows nobody reads once ``num_processed`` tokens were processed."""
+        ...
+
+
+class _Columns:
+    """The rows of a table, column by column: vLLM is told columns."""
+
+    def __init__(self, columns: Sequence[Sequence[BlockId]]) -> None:
+        self.columns = [list(column) for column in columns]
+        self.num_settled = len(self.columns[0])
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def row(self, position: int) -> Row | None:
+        """The blocks at a position, or None where it was skipped or retired."""
+        if self.columns[0][position] == NULL_BLOCK:
+            return None
+        return tuple(column[position] for column in self.columns)
+
+    def _append(self, row: Row) -> None:
+        for column, block in zip(self.columns, row, strict=True):
+            column.append(block)
+
+    def _append_nulls(self, num_rows: int) -> None:
+        for column in self.columns:
+            column.extend([NULL_BLOCK] * num_rows)
+
+    def _remove(self, position: int) -> Row | None:
+        """Put the null block in the place of a row."""
+        row = self.row(position)
+        for column in self.columns:
+            column[position] = NULL_BLOCK
+        return row
+
+
+class AttentionTable(_Columns):
+    """Full attention: position ``i`` holds tokens ``[i * block, (i + 1) * block)``, for good."""
+
+    def __init__(self, spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]]) -> None:
+        super().__init__(hit_blocks)
+        self._block_tokens = spec.block_tokens
+
+    def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
+        """See :meth:`BlockTable.num_new_rows`."""
+        return max(-(-num_slots // self._block_tokens) - len(self.columns[0]), 0)
+
+    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+        """See :meth:`BlockTable.grow`."""
+        for row in rows:
+            self._append(row)
+
+    def retire(self, num_processed: int) -> list[Row]:
+        """Attention reads every earlier block: none is ever retired."""
+        return []
+
+
+class StateTable(_Columns):
+    """Recurrent states in align mode: position ``i`` holds the state after ``(i + 1) * block``.
+
+    The last ``1 + num_speculative`` positions are the running state and one for every draft
+    token. A chunk reads the state that ran before it and writes the one at its end; positions
+    between them stay null. Before::
+
+        null  null  hit                                block size 64, hit 192
+        null  null  hit  null  null  run               after a chunk to token 384
+        null  null  null null  null  run  run'         in the step that passes 384
+
+    The state a chunk started from is retired when the step that read it was processed.
+    Source: the behaviour of vLLM's ``MambaManager`` with ``mamba_cache_mode=align``.
+    """
+
+    def __init__(
+        self, spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]], hit_rows: int
+    ) -> None:
+        nulls = [NULL_BLOCK] * (hit_rows - len(hit_blocks[0]))
+        super().__init__([[*nulls, *column] for column in hit_blocks])
+        self._block_tokens = spec.block_tokens
+        self._num_speculative = spec.num_speculative_blocks
+        self._is_running = False
+        self._source: int | None = None
+        self._num_retired = 0
+
+    def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
+        """See :meth:`BlockTable.num_new_rows`; draft tokens have states of their own."""
+        num_rows = self._num_rows_at(num_tokens)
+        length = len(self)
+        if num_rows <= length:
+            return 0
+        return num_rows - length - self._num_nulls(num_rows) - self._num_moved(num_rows)
+
+    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+        """See :meth:`BlockTable.grow`."""
+        num_rows, length = self._num_rows_at(num_tokens), len(self)
+        if num_rows > length:
+            num_nulls, num_moved = self._num_nulls(num_rows), self._num_moved(num_rows)
+            if self._is_running:
+                self._source = length - 1 - self._num_speculative
+            elif length:
+                self._source = length - 1
+            self._append_nulls(num_nulls)
+            self._move_speculative(length - self._num_speculative, num_moved)
+            for row in rows:
+                self._append(row)
+        self._is_running = True
+
+    def retire(self, num_processed: int) -> list[Row]:
+        """See :meth:`BlockTable.retire`."""
+        retired = []
+        end = min((num_processed - 1) // self._block_tokens, len(self))
+        for position in range(end - 1, self._num_retired - 1, -1):
+            row = self._remove(position)
+            if row is not None:
+                retired.append(row)
+        self._num_retired = max(self._num_retired, end)
+        source, last = self._source, -(-num_processed // self._block_tokens) - 1
+        if source is not None and source < last:
+            row = self._remove(source)
+            self._source = None
+            if row is not None:
+                retired.append(row)
+        return retired
+
+    def _num_rows_at(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_tokens) + self._num_speculative
+
+    def _num_nulls(self, num_rows: int) -> int:
+        """Positions the chunk passes without leaving a state."""
+        return max(num_rows - self._num_speculative - 1 - len(self), 0)
+
+    def _num_moved(self, num_rows: int) -> int:
+        """Draft tokens' states that the chunk leaves behind: they are used again at its end."""
+        if not self._is_running:
+            return 0
+        running = num_rows - self._num_speculative - 1
+        return max(min(len(self), running) - (len(self) - self._num_speculative), 0)
+
+    def _move_speculative(self, first: int, num_rows: int) -> None:
+        for position in range(first, first + num_rows):
+            row = self._remove(position)
+            assert row is not None, f"the draft state at position {position} is gone"
+            self._append(row)
+
+
+def make_table(
+    spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]], hit_tokens: int
+) -> AttentionTable | StateTable:
+    """A new request's table, with the blocks its hit touched in place."""
+    if spec.kind is GroupKind.FULL_ATTENTION:
+        return AttentionTable(spec, hit_blocks)
+    return StateTable(spec, hit_blocks, hit_tokens // spec.block_tokens)

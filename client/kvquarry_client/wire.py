@@ -1,0 +1,210 @@
+"""Between the core's values and the wire's messages: the client's half.
+
+Nowhere else in the client are a message's fields touched.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kvquarry.v1alpha import plan_pb2, pool_pb2
+from kvquarry_client.errors import PlanMismatch, ServiceError
+from kvquarry_client.ledger import Eviction
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, RefusalCause
+from kvquarry_core.plan import GroupKind, GroupSpec, Plan
+from kvquarry_core.prefix_index import Row
+
+_GROUP_KINDS = {
+    GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
+    GroupKind.RECURRENT_STATE: plan_pb2.GROUP_KIND_RECURRENT_STATE,
+}
+_CAUSES = {
+    pool_pb2.REFUSAL_CAUSE_SHORTAGE: RefusalCause.SHORTAGE,
+    pool_pb2.REFUSAL_CAUSE_SAME_STEP: RefusalCause.SAME_STEP,
+    pool_pb2.REFUSAL_CAUSE_NEVER_FITS: RefusalCause.NEVER_FITS,
+}
+
+
+class BatchBuilder:
+    """Gathers operations in order; neighbours of one sort share the columns of one message."""
+
+    def __init__(self) -> None:
+        self._operations: list[pool_pb2.Operation] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._operations)
+
+    def finish(self, number: int) -> pool_pb2.Batch:
+        """The batch so far; the builder starts anew."""
+        operations, self._operations = self._operations, []
+        return pool_pb2.Batch(number=number, operations=operations)
+
+    def admit(self, request: AdmitRequest) -> None:
+        """Add an Admit."""
+        self._last("").admit.MergeFrom(
+            pool_pb2.Admit(
+                handle=request.handle,
+                hashes=request.hashes,
+                token_count=request.num_tokens,
+                max_hit_tokens=request.max_hit_tokens,
+                max_grant_tokens=request.max_grant_tokens,
+                lookahead_tokens=request.lookahead_tokens,
+                must_fit_tokens=request.must_fit_tokens,
+                keep_free_block_counts=request.keep_free_blocks,
+            )
+        )
+
+    def grow(self, handle: Handle, wanted: Sequence[int]) -> None:
+        """Add a Grow."""
+        self._last("").grow.MergeFrom(pool_pb2.Grow(handle=handle, block_counts=wanted))
+
+    def reset_cache(self) -> None:
+        """Add a ResetCache."""
+        self._last("").reset_cache.SetInParent()
+
+    def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
+        """Add a row to a Take."""
+        columns = self._last("take").take
+        columns.handles.append(handle)
+        columns.groups.append(group)
+        columns.block_counts.append(num_blocks)
+
+    def settle(self, handle: Handle) -> None:
+        """Add a request to a Settle."""
+        self._last("settle").settle.handles.append(handle)
+
+    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
+        """Add a row to a Commit."""
+        columns = self._last("commit").commit
+        columns.handles.append(handle)
+        columns.kinds.append(kind)
+        columns.hashes.append(block_hash)
+        columns.blocks.extend(row)
+
+    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
+        """Add a block to a Drop."""
+        columns = self._last("drop").drop
+        columns.handles.append(handle)
+        columns.groups.append(group)
+        columns.blocks.append(block)
+
+    def free(self, handle: Handle) -> None:
+        """Add a request to a Free."""
+        self._last("free").free.handles.append(handle)
+
+    def begin_step(self) -> None:
+        """Add a BeginStep."""
+        self._last("").begin_step.SetInParent()
+
+    def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add a Forget."""
+        self._last("").forget.MergeFrom(pool_pb2.Forget(group=group, blocks=blocks))
+
+    def _last(self, sort: str) -> pool_pb2.Operation:
+        """The last operation if it is of this sort, else a new one."""
+        if not (self._operations and self._operations[-1].WhichOneof("operation") == sort):
+            self._operations.append(pool_pb2.Operation())
+        return self._operations[-1]
+
+
+def open_request(
+    engine: str, groups: Iterable[GroupSpec], pool_bytes: int, num_workers: int, model: str
+) -> pool_pb2.OpenPoolRequest:
+    """The message that opens a pool."""
+    return pool_pb2.OpenPoolRequest(
+        engine=engine,
+        groups=[_group_spec(group) for group in groups],
+        pool_size_bytes=pool_bytes,
+        worker_count=num_workers,
+        model=model,
+    )
+
+
+def check_same_plan(ours: Plan, theirs: plan_pb2.Plan) -> None:
+    """Refuse a service that cut the pool differently.
+
+    Raises:
+        PlanMismatch: Always a difference in versions, since both use the same function.
+    """
+    classes = [
+        (c.page_bytes, c.stride_bytes, c.blocks_per_slab, c.block_count)
+        for c in theirs.size_classes
+    ]
+    expected = [
+        (c.page_bytes, c.stride_bytes, c.blocks_per_slab, c.num_blocks) for c in ours.classes
+    ]
+    same = (
+        classes == expected
+        and list(theirs.class_of_group) == list(ours.class_of_group)
+        and theirs.region_count == ours.num_regions
+        and theirs.pool_size_bytes == ours.pool_bytes
+    )
+    if not same:
+        raise PlanMismatch(
+            f"the service cut the pool into {classes}, this client into {expected}: "
+            "install the same version of kvquarry on both sides"
+        )
+
+
+def admit_answer(answer: pool_pb2.Answer) -> Admission | Refusal:
+    """The answer to an Admit."""
+    if answer.WhichOneof("answer") == "refusal":
+        return _refusal(answer.refusal)
+    admission = answer.admission
+    return Admission(
+        admission.hit_tokens,
+        admission.longest_tokens,
+        _block_lists(admission.hit_blocks),
+        _grant(admission.grant),
+    )
+
+
+def grow_answer(answer: pool_pb2.Answer) -> Grant | Refusal:
+    """The answer to a Grow."""
+    if answer.WhichOneof("answer") == "refusal":
+        return _refusal(answer.refusal)
+    return _grant(answer.grant)
+
+
+def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
+    """What the pool forgot."""
+    return [
+        Eviction(KindId(one.kind), BlockHash(block_hash))
+        for one in result.evictions
+        for block_hash in one.hashes
+    ]
+
+
+def batch_error(result: pool_pb2.BatchResult) -> ServiceError | None:
+    """The mistake the service found in a batch, if any."""
+    if not result.HasField("error"):
+        return None
+    return ServiceError(result.error.reason, result.error.message, result.error.metadata)
+
+
+def _group_spec(group: GroupSpec) -> plan_pb2.GroupSpec:
+    return plan_pb2.GroupSpec(
+        kind=_GROUP_KINDS[group.kind],
+        block_tokens=group.block_tokens,
+        page_bytes=group.page_bytes,
+        layer_count=group.num_layers,
+        speculative_block_count=group.num_speculative_blocks,
+        alignment_bytes=group.alignment_bytes,
+    )
+
+
+def _grant(grant: pool_pb2.Grant) -> Grant:
+    return Grant(_block_lists(grant.blocks), _block_lists(grant.dirty))
+
+
+def _refusal(refusal: pool_pb2.Refusal) -> Refusal:
+    return Refusal(
+        _CAUSES[refusal.cause],
+        refusal.hit_tokens,
+        refusal.longest_tokens,
+        tuple(refusal.wanted_block_counts),
+        tuple(refusal.available_block_counts),
+    )
+
+
+def _block_lists(lists: Iterable[pool_pb2.BlockList]) -> tuple[list[BlockId], ...]:
+    return tuple([BlockId(block) for block in one.blocks] for one in lists)
