@@ -267,10 +267,11 @@ class Shadow:
         """A step starts: unspent grants go back, states of the last step may be hit."""
         for request in self._pending.values():
             self.ledger.free(request.handle)
-        for request in self._to_settle.values():
+        unspent = [request for request in self._to_settle.values() if request.has_unspent()]
+        for request in unspent:
             request.return_unspent()
             self.ledger.settle(request.handle)
-        if self._pending or self._to_settle:
+        if self._pending or unspent:
             self._refusals.clear()
         self._pending.clear()
         self._to_settle.clear()

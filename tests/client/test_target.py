@@ -1,0 +1,33 @@
+"""What KVQUARRY_TARGET may say."""
+
+import pytest
+
+from kvquarry_client.errors import InvalidTarget
+from kvquarry_client.target import parse_target
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("unix:/run/kvquarry.sock", "unix:/run/kvquarry.sock"),
+        ("unix:///run/kvquarry.sock", "unix:/run/kvquarry.sock"),
+        ("localhost:9000", "localhost:9000"),
+        ("[::1]:9000", "[::1]:9000"),
+        ("inproc:", None),
+    ],
+)
+def test_a_target_names_a_socket_an_address_or_this_process(text: str, address: str | None) -> None:
+    target = parse_target(text)
+    assert target.grpc_address == address
+    assert target.is_inproc == (address is None)
+    assert str(target) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "unix:", "unix:relative/path", "localhost", "host:0", "host:70000", "host:x", "http://h:1",
+     "unix:/" + "x" * 107],
+)
+def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(InvalidTarget, match=r"unix:/path|107 bytes"):
+        parse_target(text)
