@@ -10,6 +10,9 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Retention
 
+#: More tokens than anybody processes.
+_ANY = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -17,6 +20,14 @@ class Spent:
 
     kind: KindId
     rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """How far a request may go before anything moves."""
+
+    most_slots: int
+    most_processed: int
 
 
 class ShadowRequest:
@@ -41,6 +52,7 @@ class ShadowRequest:
         self._granted: list[list[Row]] = [[] for _ in self.tables]
         self._dirty: list[set[BlockId]] = [set() for _ in self.tables]
         self._lengths_before = [len(table) for table in self.tables]
+        self._quiet: _Quiet | None = None
         self.add_grant(admission.grant)
 
     def block_ids(self) -> tuple[list[BlockId], ...]:
@@ -55,6 +67,26 @@ class ShadowRequest:
                 for table, start in zip(self.tables, self._lengths_before, strict=True)
             ]
         )
+
+    def is_quiet(self, num_slots: int, num_processed: int, retention: Retention | None) -> bool:
+        """Whether a step to ``num_slots`` has nothing to grow, to retire or to commit.
+
+        This is what most decode steps ask, so the answer is kept until something moves.
+        """
+        quiet = self._quiet
+        if quiet is None:
+            quiet = self._quiet = self._measure_quiet(retention)
+        return num_slots <= quiet.most_slots and num_processed <= quiet.most_processed
+
+    def _measure_quiet(self, retention: Retention | None) -> "_Quiet":
+        most_slots = min(table.most_slots() for table in self.tables)
+        if retention is not None:
+            align = retention.alignment_tokens
+            for kind, table in zip(self._kind_ids, self.tables, strict=True):
+                settled = table.num_settled * self._plan.spec_of_kind(kind).block_tokens
+                most_slots = min(most_slots, (settled // align + 1) * align - 1)
+        limits = (table.most_processed() for table in self.tables)
+        return _Quiet(most_slots, min((one for one in limits if one is not None), default=_ANY))
 
     # Grants.
 
@@ -78,6 +110,7 @@ class ShadowRequest:
     def spend(self, num_tokens: int, num_slots: int) -> list[Spent]:
         """Grow every table out of the grant; call when :meth:`missing` is all zeros."""
         spent = []
+        self._quiet = None
         self._lengths_before = [len(table) for table in self.tables]
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
             granted = self._granted[kind]
@@ -116,6 +149,7 @@ class ShadowRequest:
             rows = table.retire(num_processed)
             if rows:
                 retired.append(Spent(kind, tuple(rows)))
+        self._quiet = None
         return retired
 
     def commitable(
@@ -128,6 +162,7 @@ class ShadowRequest:
         if end <= first:
             return ()
         table.num_settled = end
+        self._quiet = None
         positions: Sequence[int] = range(first, end)
         if spec.may_be_padded:
             positions = [

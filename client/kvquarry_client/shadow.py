@@ -35,14 +35,14 @@ class ShadowSettings:
         lookahead_tokens: Draft slots beyond it.
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
-        retention: Which states are kept as checkpoints.
+        retention: Which states are kept as checkpoints; None where nothing is ever committed.
     """
 
     max_grant_tokens: int
     lookahead_tokens: int
     must_fit_whole: bool
     keep_free_blocks: tuple[int, ...]
-    retention: Retention
+    retention: Retention | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,10 @@ class Shadow:
         """A request that holds blocks, or None."""
         return self._live.get(request_id)
 
+    def is_quiet(self, request: ShadowRequest, num_slots: int, num_processed: int) -> bool:
+        """Whether a running request's step needs nothing: neither allocate nor commit has work."""
+        return request.is_quiet(num_slots, num_processed, self._settings.retention)
+
     def allocate(self, request: ShadowRequest, allocation: Allocation) -> bool:
         """Give a running request the blocks its next tokens need; False where there are none."""
         self._drop(request, request.retire(allocation.num_processed))
@@ -221,14 +225,14 @@ class Shadow:
         Returns:
             For every kind with new commits, the positions committed.
         """
-        request = self._live.get(request_id)
-        if request is None:
+        request, retention = self._live.get(request_id), self._settings.retention
+        if request is None or retention is None:
             return []
         committed = []
         for index, table in enumerate(request.tables):
             kind = KindId(index)
             spec = self.plan.spec_of_kind(kind)
-            positions = request.commitable(kind, num_tokens, self._settings.retention, boundaries)
+            positions = request.commitable(kind, num_tokens, retention, boundaries)
             units = spec.block_tokens // self.plan.hash_tokens
             for position in positions:
                 row = table.row(position)

@@ -36,6 +36,14 @@ class BlockTable(Protocol):
         """Null and return the rows nobody reads once ``num_processed`` tokens were processed."""
         ...
 
+    def most_slots(self) -> int:
+        """As many slots there are before :meth:`num_new_rows` asks for more."""
+        ...
+
+    def most_processed(self) -> int | None:
+        """As many tokens may be processed before :meth:`retire` has work; None for any number."""
+        ...
+
 
 class _Columns:
     """The rows of a table, column by column: vLLM is told columns."""
@@ -88,6 +96,14 @@ class AttentionTable(_Columns):
     def retire(self, num_processed: int) -> list[Row]:
         """Attention reads every earlier block: none is ever retired."""
         return []
+
+    def most_slots(self) -> int:
+        """See :meth:`BlockTable.most_slots`."""
+        return len(self.columns[0]) * self._block_tokens
+
+    def most_processed(self) -> int | None:
+        """See :meth:`BlockTable.most_processed`."""
+        return None
 
 
 class StateTable(_Columns):
@@ -155,6 +171,15 @@ class StateTable(_Columns):
             if row is not None:
                 retired.append(row)
         return retired
+
+    def most_slots(self) -> int:
+        """See :meth:`BlockTable.most_slots`."""
+        return (len(self) - self._num_speculative) * self._block_tokens if self._is_running else 0
+
+    def most_processed(self) -> int | None:
+        """See :meth:`BlockTable.most_processed`."""
+        last = self._num_retired if self._source is None else min(self._num_retired, self._source)
+        return (last + 1) * self._block_tokens
 
     def _num_rows_at(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_tokens) + self._num_speculative

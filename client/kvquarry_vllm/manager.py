@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvquarry_vllm.config import MixedKVCacheConfig
 from vllm.distributed.kv_events import KVCacheEvent
 from vllm.v1.kv_cache_interface import KVCacheSpec
 from vllm.v1.metrics.stats import PrefixCacheStats
@@ -20,6 +19,7 @@ from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
+from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
 
 
@@ -32,7 +32,6 @@ def make_kv_cache_manager(
     log_stats: bool = False,
     enable_kv_cache_events: bool = False,
     watermark: float = 0.0,
-    num_lookahead_tokens: int = 0,
     **_constants: Any,
 ) -> "QuarryKVCacheManager":
     """Stand in for ``KVCacheManager(...)`` where the pool is one of ours."""
@@ -41,6 +40,7 @@ def make_kv_cache_manager(
     keep_free[0] = int(watermark * kv_cache_config.num_blocks)
     settings = ShadowSettings(
         max_grant_tokens=kv_cache_config.max_num_batched_tokens,
+        lookahead_tokens=kv_cache_config.num_lookahead_tokens,
         must_fit_whole=kv_cache_config.reserve_full_sequence,
         keep_free_blocks=tuple(keep_free) if keep_free[0] else (),
         retention=Retention(scheduler_block_size, kv_cache_config.prefix_cache_retention_interval),
@@ -122,12 +122,12 @@ class QuarryKVCacheManager:
         assert not num_external_computed_tokens, "external caches are refused at start"
         num_computed = request.num_computed_tokens + num_new_computed_tokens
         num_tokens = num_computed + num_new_tokens
-        allocation = Allocation(
-            num_tokens=num_tokens,
-            num_slots=min(num_tokens + num_lookahead_tokens, self.max_model_len),
-            num_processed=max(0, num_computed - request.num_in_flight_tokens),
-        )
+        num_slots = min(num_tokens + num_lookahead_tokens, self.max_model_len)
+        num_processed = max(0, num_computed - request.num_in_flight_tokens)
         running = self.shadow.find(request.request_id)
+        if running is not None and self.shadow.is_quiet(running, num_slots, num_processed):
+            return self.empty_kv_cache_blocks
+        allocation = Allocation(num_tokens, num_slots, num_processed)
         if running is not None:
             granted = running if self.shadow.allocate(running, allocation) else None
         else:
@@ -281,6 +281,10 @@ class QuarryKVCacheManager:
         evictions = self.shadow.ledger.take_evictions()
         if evictions:
             self._events.evicted(evictions)
+
+
+def _retention(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:
+    return Retention(alignment_tokens, kv_cache_config.prefix_cache_retention_interval)
 
 
 _ADMITTED_FROM = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
