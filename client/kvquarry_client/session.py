@@ -102,12 +102,17 @@ class Session:
         return taken
 
     def close(self) -> None:
-        """See :meth:`Ledger.close`; a service that does not answer learns it from the lease."""
+        """See :meth:`Ledger.close`; a service that does not answer learns it from the lease.
+
+        Closing again is harmless: the process's exit closes what is still open.
+        """
+        if self._stream is None:
+            return
         request = pool_pb2.ClosePoolRequest(
             pool_id=self._opened.pool_id, incarnation=self._opened.incarnation
         )
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
+        self._stream = None
         try:
             pool_pb2_grpc.PoolServiceStub(self._channel).ClosePool(
                 request, timeout=_CLOSE_TIMEOUT_S
