@@ -5,7 +5,7 @@
     ClientError
     |-- InvalidTarget       KVQUARRY_TARGET cannot be understood
     |-- ServiceUnavailable  nobody answers at the target
-    |-- ServiceRestarted    another life of the service answers; the pool is gone
+    |-- PoolLost            the service no longer knows the engine's pool
     |-- PlanMismatch        client and service cut the pool differently: versions differ
     `-- ServiceError        the service refused; ``reason`` says why, the text is for people
 """
@@ -31,8 +31,8 @@ class ServiceUnavailable(ClientError):
     """Nobody answers at the target; the message names it and how long was waited."""
 
 
-class ServiceRestarted(ClientError):
-    """The service was restarted and knows nothing of this engine's pool."""
+class PoolLost(ClientError):
+    """The service was restarted, or the lease lapsed: nobody knows this engine's pool."""
 
 
 class PlanMismatch(ClientError):

@@ -15,7 +15,8 @@ import grpc
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_client import wire
 from kvquarry_client.errors import (
-    ServiceRestarted,
+    PoolLost,
+    ServiceError,
     ServiceUnavailable,
     is_unreachable,
     typed_error,
@@ -162,6 +163,17 @@ class Session:
         """Connect again and send everything whose result is still missing."""
         if not is_unreachable(error):
             raise typed_error(error) or error
+        try:
+            self._resume(error)
+        except ServiceError as refusal:
+            if refusal.reason != "UNKNOWN_POOL":
+                raise
+            raise PoolLost(
+                f"kvquarry at {self._target} no longer knows this engine's pool: the service was "
+                "restarted, or was out of reach for longer than its lease; restart the engine"
+            ) from refusal
+
+    def _resume(self, error: grpc.RpcError) -> None:
         logger.warning("lost kvquarry at %s (%s); connecting again", self._target, error.code())
         self._connect()
         for batch in self._unread:
@@ -169,21 +181,16 @@ class Session:
         logger.warning("found kvquarry at %s again", self._target)
 
     def _connect(self) -> None:
-        """Open a stream to the same life of the service, however long it takes."""
+        """Open a stream; waits for a service that is away."""
         if self._stream is not None:
             self._stream.close()
-        welcome = retry_while_unreachable(
+        retry_while_unreachable(
             self._start_stream, self._target, timeout_s=self._reconnect_timeout_s
         )
-        if welcome.boot_id != self._opened.boot_id:
-            raise ServiceRestarted(
-                f"kvquarry at {self._target} was restarted and does not know this engine's pool; "
-                "restart the engine"
-            )
 
-    def _start_stream(self) -> pool_pb2.AttachResponse:
+    def _start_stream(self) -> None:
         self._stream = BatchStream(self._channel, self._opened.pool_id, self._opened.incarnation)
-        return self._stream.start()
+        self._stream.start()
 
 
 def retry_while_unreachable(
