@@ -219,13 +219,18 @@ class QuarryKVCacheManager:
         self.shadow.begin_step()
 
     def take_new_block_ids(self) -> list[int]:
-        """Attention blocks to zero in this step; its last call, so what happened is sent now."""
+        """Attention blocks to zero; the last call while a step is planned, so that is sent now."""
         block_ids = self.shadow.take_blocks_to_zero()
         self.shadow.ledger.flush()
         return list(block_ids)
 
     def take_events(self) -> list[KVCacheEvent]:
-        """KV events since the last call."""
+        """KV events since the last call.
+
+        The last call when a step's output was processed: what that freed is sent now, since an
+        idle engine has no next step.
+        """
+        self.shadow.ledger.flush()
         self._note_evictions()
         return self._events.take()
 
