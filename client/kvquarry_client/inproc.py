@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import Answer, Ask
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Commitment, Row
@@ -54,20 +54,15 @@ class InprocLedger:
         self._log = _EvictionLog()
         self.pool = Pool(plan, observer=self._log)
 
-    def admit(self, request: AdmitRequest) -> Admission | Refusal:
-        """See :meth:`Ledger.admit`."""
+    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask`."""
         if not self.has_worker:
             raise UsageError(
                 Reason.WORKERS_NOT_REGISTERED,
                 "no block before the worker has registered its tensors",
             )
         self.num_exchanges += 1
-        return self.pool.admit(request)
-
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
-        """See :meth:`Ledger.grow`."""
-        self.num_exchanges += 1
-        return self.pool.grow(handle, wanted)
+        return [self.pool.answer(ask) for ask in asks]
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
@@ -81,6 +76,10 @@ class InprocLedger:
     def settle(self, handle: Handle) -> None:
         """See :meth:`Ledger.settle`."""
         self.pool.settle(handle)
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """See :meth:`Ledger.give_back`."""
+        self.pool.give_back(group, blocks)
 
     def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
         """See :meth:`Ledger.commit`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import Answer, Ask
 from kvquarry_core.prefix_index import Row
 
 
@@ -20,20 +20,16 @@ class Eviction:
 class Ledger(Protocol):
     """An attachment's operations on its pool, in the order in which they are called.
 
-    ``admit``, ``grow`` and ``reset_cache`` wait for the pool's answer; one call is one exchange.
-    All others return at once and reach the pool in order, at the latest with the next exchange
-    or :meth:`flush`. See :class:`kvquarry_core.pool.Pool` for what each does.
+    ``ask`` and ``reset_cache`` wait for the pool's answer; one call is one exchange. All others
+    return at once and reach the pool in order, at the latest with the next exchange or
+    :meth:`flush`. See :class:`kvquarry_core.pool.Pool` for what each does.
     """
 
     #: Times the ledger waited for an answer.
     num_exchanges: int
 
-    def admit(self, request: AdmitRequest) -> Admission | Refusal:
-        """Touch the longest hit and grant blocks to go on from it, or change nothing."""
-        ...
-
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
-        """Grant more blocks, by group, or none."""
+    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Everything that has to be answered, in one exchange."""
         ...
 
     def reset_cache(self) -> bool:
@@ -45,7 +41,11 @@ class Ledger(Protocol):
         ...
 
     def settle(self, handle: Handle) -> None:
-        """Give back what was not spent."""
+        """Give back what a request was granted and did not spend."""
+        ...
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Return leased blocks."""
         ...
 
     def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
@@ -57,7 +57,7 @@ class Ledger(Protocol):
         ...
 
     def free(self, handle: Handle) -> None:
-        """Give up everything."""
+        """Give up everything a request holds."""
         ...
 
     def begin_step(self) -> None:

@@ -1,8 +1,12 @@
-"""One request in the shadow: its tables, and the rows it was granted and has not spent."""
+"""One request in the shadow: its tables, and the attention rows it was granted and has not spent.
+
+States are not granted to a request: they come from the engine's stock.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kvquarry_client.stock import StateStock
 from kvquarry_client.tables import make_table
 from kvquarry_core.ids import BlockId, Handle, KindId
 from kvquarry_core.messages import Admission, Grant
@@ -16,7 +20,7 @@ _ANY = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Rows of one kind that a request took out of its grant."""
+    """Rows of one kind that a request took out of its grant or the stock."""
 
     kind: KindId
     rows: tuple[Row, ...]
@@ -33,11 +37,12 @@ class _Quiet:
 class ShadowRequest:
     """A request's side of the pool's :class:`~kvquarry_core.requests.RequestRecord`."""
 
-    def __init__(self, plan: Plan, handle: Handle, admission: Admission) -> None:
+    def __init__(self, plan: Plan, stock: StateStock, handle: Handle, admission: Admission) -> None:
         self.handle = handle
         self.hit_tokens = admission.hit_tokens
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
         self._plan = plan
+        self._stock = stock
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         self.tables = [
             make_table(
@@ -94,34 +99,42 @@ class ShadowRequest:
         """Blocks were granted; they are spent after those granted before."""
         for kind, members in enumerate(self._plan.kinds):
             columns = [grant.blocks[group] for group in members]
-            self._granted[kind] += list(zip(*columns, strict=True))
+            self._granted[kind] += zip(*columns, strict=True)
             for group in members:
                 self._dirty[kind].update(grant.dirty[group])
 
+    def num_granted(self, kind: KindId) -> int:
+        """Rows of a kind that may be spent without asking."""
+        stock = self._stock
+        return stock.num_rows(kind) if stock.stocks[kind] else len(self._granted[kind])
+
     def missing(self, num_tokens: int, num_slots: int) -> list[int]:
-        """Blocks to ask for, by group, beyond those granted."""
-        wanted = [0] * len(self._plan.groups)
-        for kind, members in enumerate(self._plan.kinds):
-            num_rows = self.tables[kind].num_new_rows(num_tokens, num_slots)
-            for group in members:
-                wanted[group] = max(num_rows - len(self._granted[kind]), 0)
-        return wanted
+        """Rows to ask for, by kind, beyond those granted or in stock."""
+        return [
+            max(table.num_new_rows(num_tokens, num_slots) - self.num_granted(kind), 0)
+            for kind, table in zip(self._kind_ids, self.tables, strict=True)
+        ]
 
     def spend(self, num_tokens: int, num_slots: int) -> list[Spent]:
-        """Grow every table out of the grant; call when :meth:`missing` is all zeros."""
+        """Grow every table out of grant and stock; call when :meth:`missing` is all zeros."""
         spent = []
         self._quiet = None
         self._lengths_before = [len(table) for table in self.tables]
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
-            granted = self._granted[kind]
-            num_rows = table.num_new_rows(num_tokens, num_slots)
-            assert num_rows <= len(granted), f"{num_rows} rows wanted of {len(granted)} granted"
-            rows = tuple(granted[:num_rows])
-            del granted[:num_rows]
+            rows = self._take_rows(kind, table.num_new_rows(num_tokens, num_slots))
             table.grow(num_tokens, num_slots, rows)
             if rows:
                 spent.append(Spent(kind, rows))
         return spent
+
+    def _take_rows(self, kind: KindId, num_rows: int) -> tuple[Row, ...]:
+        if self._stock.stocks[kind]:
+            return self._stock.take(kind, num_rows)
+        granted = self._granted[kind]
+        assert num_rows <= len(granted), f"{num_rows} rows wanted of {len(granted)} granted"
+        rows = tuple(granted[:num_rows])
+        del granted[:num_rows]
+        return rows
 
     def take_dirty(self, spent: Spent) -> list[BlockId]:
         """The blocks among those spent that are to be zeroed."""
@@ -134,6 +147,14 @@ class ShadowRequest:
         """Whether there is something to give back."""
         return any(self._granted)
 
+    def runs_low(self, num_rows: int) -> bool:
+        """Whether few attention rows are left to spend."""
+        return any(
+            len(granted) <= num_rows
+            for kind, granted in enumerate(self._granted)
+            if not self._stock.stocks[kind]
+        )
+
     def return_unspent(self) -> None:
         """Forget what was granted and not spent."""
         for granted, dirty in zip(self._granted, self._dirty, strict=True):
@@ -143,14 +164,21 @@ class ShadowRequest:
     # Content.
 
     def retire(self, num_processed: int) -> list[Spent]:
-        """Rows nobody reads any more, by kind; they leave the tables."""
-        retired = []
-        for kind, table in zip(self._kind_ids, self.tables, strict=True):
-            rows = table.retire(num_processed)
-            if rows:
-                retired.append(Spent(kind, tuple(rows)))
+        """Committed rows nobody reads any more, by kind; private ones go back to the stock."""
+        dropped = []
         self._quiet = None
-        return retired
+        for kind, table in zip(self._kind_ids, self.tables, strict=True):
+            retired = table.retire(num_processed)
+            if retired.private:
+                self._stock.recycle(kind, retired.private)
+            if retired.committed:
+                dropped.append(Spent(kind, retired.committed))
+        return dropped
+
+    def recycle(self) -> None:
+        """The request is over: states that were its alone go back to the stock."""
+        for kind, table in zip(self._kind_ids, self.tables, strict=True):
+            self._stock.recycle(kind, table.private_rows())
 
     def commitable(
         self, kind: KindId, num_tokens: int, retention: Retention, boundaries: Iterable[int]

@@ -1,7 +1,8 @@
 """The ledger behind a wire: operations reach the service once and in order, whatever breaks.
 
-Every batch has a number. A batch is kept until its result was read; when the connection breaks,
-all kept batches are sent again, and those the service knows already return their first answers.
+Every batch has a number. A batch is kept until its result, or that of a later one, was read; when
+the connection breaks, all kept batches are sent again, and those the service knows already return
+their first answers.
 """
 
 import logging
@@ -24,14 +25,14 @@ from kvquarry_client.errors import (
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
-from kvquarry_core.ids import Handle
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import Answer, Ask
 
 _Result = TypeVar("_Result")
 logger = logging.getLogger(__name__)
 
-#: Batches that may wait for their results to be read; then some are read.
-_MOST_UNREAD = 32
+#: Quiet batches that are kept to be sent again; then one is answered, and they are forgotten. The
+#: service keeps the answers of twice as many.
+_MOST_UNREAD = 64
 _RETRY_S = 0.2
 _CLOSE_TIMEOUT_S = 1.0
 
@@ -61,6 +62,7 @@ class Session:
         # The buffering operations are the builder's own.
         self.take = self._batch.take
         self.settle = self._batch.settle
+        self.give_back = self._batch.give_back
         self.commit = self._batch.commit
         self.drop = self._batch.drop
         self.free = self._batch.free
@@ -71,27 +73,26 @@ class Session:
         """Attach: from now on the open stream keeps the pool's lease."""
         self._connect()
 
-    def admit(self, request: AdmitRequest) -> Admission | Refusal:
-        """See :meth:`Ledger.admit`."""
-        self._batch.admit(request)
-        return wire.admit_answer(self._exchange())
-
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
-        """See :meth:`Ledger.grow`."""
-        self._batch.grow(handle, wanted)
-        return wire.grow_answer(self._exchange())
+    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask`."""
+        for ask in asks:
+            self._batch.ask(ask)
+        return [wire.answer(one) for one in self._exchange().answers]
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
         self._batch.reset_cache()
-        return self._exchange().reset_cache.done
+        return self._exchange().answers[-1].reset_cache.done
 
     def flush(self) -> None:
         """See :meth:`Ledger.flush`."""
-        if self._batch:
-            self._send()
-            while len(self._unread) > _MOST_UNREAD:
-                self._read()
+        if not self._batch:
+            return
+        if len(self._unread) < _MOST_UNREAD:
+            self._send(quiet=True)
+        else:
+            number = self._send(quiet=False)
+            self._read_until(number)
 
     def used_fraction(self) -> float:
         """See :meth:`Ledger.used_fraction`."""
@@ -122,18 +123,14 @@ class Session:
             logger.info("the pool is left to its lease: %s", error.code())
         self._channel.close()
 
-    def _exchange(self) -> pool_pb2.Answer:
-        """Send what was gathered and wait for the answer to its last operation."""
+    def _exchange(self) -> pool_pb2.BatchResult:
+        """Send what was gathered and wait for its result."""
         self.num_exchanges += 1
-        number = self._send()
-        result = self._read()
-        while result.number != number:
-            result = self._read()
-        return result.answers[-1]
+        return self._read_until(self._send(quiet=False))
 
-    def _send(self) -> int:
+    def _send(self, *, quiet: bool) -> int:
         self._last_number += 1
-        batch = self._batch.finish(self._last_number)
+        batch = self._batch.finish(self._last_number, quiet=quiet)
         self._unread.append(batch)
         self._started().send(batch)
         return self._last_number
@@ -142,16 +139,24 @@ class Session:
         assert self._stream is not None, "the session was not started"
         return self._stream
 
+    def _read_until(self, number: int) -> pool_pb2.BatchResult:
+        """The result of a batch; it also says that the quiet ones before it were applied."""
+        result = self._read()
+        while result.number < number:
+            result = self._read()
+        return result
+
     def _read(self) -> pool_pb2.BatchResult:
-        """The result of the oldest batch whose result was not read yet."""
+        """The next result."""
         response = None
         while response is None:
             try:
                 response = self._started().read()
             except grpc.RpcError as error:
                 self._recover(error)
-        result, batch = response.result, self._unread.popleft()
-        assert result.number == batch.number, f"batch {batch.number} got result {result.number}"
+        result = response.result
+        while self._unread and self._unread[0].number <= result.number:
+            self._unread.popleft()
         mistake = wire.batch_error(result)
         if mistake is not None:
             raise mistake

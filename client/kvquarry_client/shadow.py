@@ -7,22 +7,38 @@ what it was granted; it never chooses a block.
 A request in the shadow::
 
     lookup   -> admission pending     touched and granted, nothing spent
-    allocate -> live                  spends; grows by exchange when the grant does not suffice
+    allocate -> live                  spends; asks for more when grant and stock do not suffice
     begin_step                        pending admissions nobody allocated go back, and so does
-                                      what live requests were granted and did not spend
+                                      what was granted with an admission and not spent
     free     -> gone
+
+States come from the engine's stock (see :mod:`kvquarry_client.stock`). Whoever has to ask for
+blocks asks ahead for everybody who will need some soon, so that most steps ask for nothing.
 """
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest, Spent, junction
 from kvquarry_client.refusals import RefusalMemo
+from kvquarry_client.stock import StateStock
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
-from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
+from kvquarry_core.messages import (
+    Admission,
+    AdmitRequest,
+    AheadGrant,
+    AheadRequest,
+    Ask,
+    Grant,
+    GrowRequest,
+    LeaseRequest,
+    Refusal,
+    RefusalCause,
+)
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Retention
 
 
@@ -36,6 +52,7 @@ class ShadowSettings:
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
         retention: Which states are kept as checkpoints; None where nothing is ever committed.
+        ahead_tokens: Attention blocks are asked for so many tokens before they are needed.
     """
 
     max_grant_tokens: int
@@ -43,6 +60,7 @@ class ShadowSettings:
     must_fit_whole: bool
     keep_free_blocks: tuple[int, ...]
     retention: Retention | None
+    ahead_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +126,15 @@ class Shadow:
         self._handles = itertools.count(1)
         self._live: dict[str, ShadowRequest] = {}
         self._pending: dict[str, ShadowRequest] = {}
+        self._detached: dict[Handle, ShadowRequest] = {}
+        self._stock = StateStock(plan)
         self._refusals = RefusalMemo()
         self._to_settle: dict[Handle, ShadowRequest] = {}
         self._to_zero: list[BlockId] = []
         self._committed_states = False
+        self._rows_ahead = max(
+            -(-settings.ahead_tokens // group.block_tokens) for group in plan.groups
+        )
 
     # Admission.
 
@@ -153,31 +176,65 @@ class Shadow:
             request = answer
         if not self._extend(request, allocation):
             return None
+        if request.has_unspent():
+            self._to_settle[request.handle] = request
         self._live[waiting.request_id] = self._pending.pop(waiting.request_id)
         return request
 
     def _admit(self, waiting: Waiting, keep_free: tuple[int, ...]) -> ShadowRequest | Refusal:
-        handle = Handle(next(self._handles))
-        settings = self._settings
-        answer = self.ledger.admit(
-            AdmitRequest(
-                handle,
-                waiting.hashes,
-                num_tokens=waiting.num_tokens,
-                max_hit_tokens=waiting.num_tokens - 1 if waiting.hashes else 0,
-                max_grant_tokens=settings.max_grant_tokens,
-                lookahead_tokens=settings.lookahead_tokens,
-                must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
-                keep_free_blocks=keep_free,
-            )
-        )
+        answer = self._ask_admission(waiting, keep_free)
+        if _is_shortage(answer) and self._return_luxuries():
+            answer = self._ask_admission(waiting, keep_free)
         if isinstance(answer, Refusal):
             self._refusals.remember(waiting.request_id, answer, kept_blocks_free=any(keep_free))
             return answer
-        request = ShadowRequest(self.plan, handle, answer)
         self._refusals.drop(waiting.request_id)
-        self._pending[waiting.request_id] = request
-        return request
+        self._pending[waiting.request_id] = answer
+        return answer
+
+    def _ask_admission(
+        self, waiting: Waiting, keep_free: tuple[int, ...]
+    ) -> ShadowRequest | Refusal:
+        """One exchange: states to run the request on, its hit, and blocks to go on from it."""
+        settings, handle = self._settings, Handle(next(self._handles))
+        admit = AdmitRequest(
+            handle,
+            waiting.hashes,
+            num_tokens=waiting.num_tokens,
+            max_hit_tokens=waiting.num_tokens - 1 if waiting.hashes else 0,
+            max_grant_tokens=settings.max_grant_tokens,
+            lookahead_tokens=settings.lookahead_tokens,
+            must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
+            keep_free_blocks=keep_free,
+            states_are_leased=True,
+        )
+        lease = self._lease_for_admission()
+        *leased, answer = self.ledger.ask([*lease, admit])
+        no_state = next((one for one in leased if isinstance(one, Refusal)), None)
+        for one in leased:
+            if isinstance(one, Grant):
+                self._stock.add_grant(one)
+        if isinstance(answer, Admission):
+            if no_state is None:
+                return ShadowRequest(self.plan, self._stock, handle, answer)
+            self.ledger.free(handle)
+            return replace(
+                no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens
+            )
+        assert isinstance(answer, Refusal), f"an admission was answered with {answer}"
+        return answer
+
+    def _lease_for_admission(self) -> list[LeaseRequest]:
+        """States that are missing for one more request to start, besides those looked up."""
+        wanted = [0] * len(self.plan.groups)
+        for index, members in enumerate(self.plan.kinds):
+            kind = KindId(index)
+            if self._stock.stocks[kind]:
+                num_rows = 1 + self.plan.spec_of_kind(kind).num_speculative_blocks
+                num_rows *= 1 + len(self._pending)
+                for group in members:
+                    wanted[group] = max(num_rows - self._stock.num_rows(kind), 0)
+        return [LeaseRequest(wanted)] if any(wanted) else []
 
     def _lookup_of(self, refusal: Refusal) -> Lookup:
         return Lookup(
@@ -239,6 +296,7 @@ class Shadow:
                 assert row is not None, f"position {position} of kind {kind} holds no block"
                 block_hash = hashes[(position + 1) * units - 1]
                 self.ledger.commit(request.handle, kind, block_hash, row)
+                table.note_committed(position)
             if positions:
                 committed.append(Committed(kind, positions))
                 self._committed_states |= spec.kind is GroupKind.RECURRENT_STATE
@@ -258,11 +316,14 @@ class Shadow:
         if request is None:
             return None
         self._to_settle.pop(request.handle, None)
+        self._detached[request.handle] = request
         return request.handle
 
     def free_handle(self, handle: Handle) -> None:
         """Free the blocks of a detached request."""
+        self._detached.pop(handle).recycle()
         self.ledger.free(handle)
+        self._return_stock_when_idle()
         self._refusals.clear()
 
     # Steps.
@@ -280,6 +341,8 @@ class Shadow:
         self._pending.clear()
         self._to_settle.clear()
         self._refusals.clear_cause(RefusalCause.SAME_STEP)
+        self._return_stock_when_idle()
+        self._give_back(self._stock.take_idle())
         if self._committed_states:
             self.ledger.begin_step()
             self._committed_states = False
@@ -298,20 +361,81 @@ class Shadow:
     # Spending.
 
     def _extend(self, request: ShadowRequest, allocation: Allocation) -> bool:
-        missing = request.missing(allocation.num_tokens, allocation.num_slots)
-        if any(missing):
-            answer = self.ledger.grow(request.handle, missing)
-            if isinstance(answer, Refusal):
+        if any(request.missing(allocation.num_tokens, allocation.num_slots)):
+            self._acquire(request, allocation, self._running_low())
+            missing = request.missing(allocation.num_tokens, allocation.num_slots)
+            if any(missing) and self._return_luxuries():
+                self._acquire(request, allocation, [])
+                missing = request.missing(allocation.num_tokens, allocation.num_slots)
+            if any(missing):
+                self._return_luxuries()
                 return False
-            request.add_grant(answer)
         for spent in request.spend(allocation.num_tokens, allocation.num_slots):
+            if self._stock.stocks[spent.kind]:
+                continue
             for group in self.plan.kinds[spent.kind]:
                 self.ledger.take(request.handle, group, len(spent.rows))
-            if self.plan.spec_of_kind(spent.kind).kind is GroupKind.FULL_ATTENTION:
-                self._to_zero += request.take_dirty(spent)
-        if request.has_unspent():
-            self._to_settle[request.handle] = request
+            self._to_zero += request.take_dirty(spent)
         return True
+
+    def _acquire(
+        self, request: ShadowRequest, allocation: Allocation, ahead: Sequence[ShadowRequest]
+    ) -> None:
+        """Ask for a request's missing rows and, in the same exchange, ahead for others."""
+        missing = request.missing(allocation.num_tokens, allocation.num_slots)
+        grow, lease = self._by_group(missing, stocked=False), self._by_group(missing, stocked=True)
+        asks: list[Ask] = []
+        if any(lease):
+            asks.append(LeaseRequest(lease))
+        if any(grow):
+            asks.append(GrowRequest(request.handle, grow))
+        if ahead:
+            counts = [self._rows_ahead] * len(ahead)
+            asks.append(AheadRequest([one.handle for one in ahead], counts))
+        for ask, answer in zip(asks, self.ledger.ask(asks), strict=True):
+            if isinstance(answer, AheadGrant):
+                for one, grant in zip(ahead, answer.grants, strict=True):
+                    one.add_grant(grant)
+            elif isinstance(answer, Grant):
+                owner = self._stock if isinstance(ask, LeaseRequest) else request
+                owner.add_grant(answer)
+
+    def _running_low(self) -> list[ShadowRequest]:
+        """Requests that will ask for attention blocks soon."""
+        if not self._rows_ahead:
+            return []
+        return [one for one in self._live.values() if one.runs_low(self._rows_ahead // 2)]
+
+    def _return_luxuries(self) -> bool:
+        """Memory is short: give back what lies idle; False where there was nothing."""
+        unspent = [one for one in self._live.values() if one.has_unspent()]
+        for request in unspent:
+            request.return_unspent()
+            self.ledger.settle(request.handle)
+        idle = self._stock.take_all()
+        self._give_back(idle)
+        return bool(unspent or idle)
+
+    def _return_stock_when_idle(self) -> None:
+        """Nobody runs: an engine without requests holds nothing."""
+        if not (self._live or self._pending or self._detached):
+            self._give_back(self._stock.take_all())
+
+    def _give_back(self, idle: Iterable[tuple[KindId, list[Row]]]) -> None:
+        for kind, rows in idle:
+            columns = zip(*rows, strict=True)
+            for group, blocks in zip(self.plan.kinds[kind], columns, strict=True):
+                self.ledger.give_back(group, blocks)
+            self._refusals.clear()
+
+    def _by_group(self, rows_of_kinds: Sequence[int], *, stocked: bool) -> list[int]:
+        """Blocks by group, of the kinds that come from the stock or of those that do not."""
+        wanted = [0] * len(self.plan.groups)
+        for kind, members in enumerate(self.plan.kinds):
+            if self._stock.stocks[kind] == stocked:
+                for group in members:
+                    wanted[group] = rows_of_kinds[kind]
+        return wanted
 
     def _drop(self, request: ShadowRequest, retired: Iterable[Spent]) -> None:
         for one in retired:
@@ -319,3 +443,7 @@ class Shadow:
                 for group, block in zip(self.plan.kinds[one.kind], row, strict=True):
                     self.ledger.drop(request.handle, group, block)
             self._refusals.clear()
+
+
+def _is_shortage(answer: ShadowRequest | Refusal) -> bool:
+    return isinstance(answer, Refusal) and answer.cause is RefusalCause.SHORTAGE

@@ -4,12 +4,32 @@ A table is kept for each kind, with one column per member group: all members gro
 commit at the same positions. A *row* is one position across the columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.ids import NULL_BLOCK, BlockId
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.prefix_index import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """Rows that left a table.
+
+    Attributes:
+        committed: Those that can be found by their hash.
+        private: Those that were the request's alone.
+    """
+
+    committed: tuple[Row, ...] = ()
+    private: tuple[Row, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.committed or self.private)
+
+
+NOTHING_RETIRED = Retired()
 
 
 class BlockTable(Protocol):
@@ -32,8 +52,16 @@ class BlockTable(Protocol):
         """Append the rows that :meth:`num_new_rows` asked for."""
         ...
 
-    def retire(self, num_processed: int) -> list[Row]:
+    def retire(self, num_processed: int) -> Retired:
         """Null and return the rows nobody reads once ``num_processed`` tokens were processed."""
+        ...
+
+    def note_committed(self, position: int) -> None:
+        """A row can be found by its hash from now on: it is no longer the request's alone."""
+        ...
+
+    def private_rows(self) -> list[Row]:
+        """Rows that were never committed: nobody but this request has them."""
         ...
 
     def most_slots(self) -> int:
@@ -93,8 +121,15 @@ class AttentionTable(_Columns):
         for row in rows:
             self._append(row)
 
-    def retire(self, num_processed: int) -> list[Row]:
+    def retire(self, num_processed: int) -> Retired:
         """Attention reads every earlier block: none is ever retired."""
+        return NOTHING_RETIRED
+
+    def note_committed(self, position: int) -> None:
+        """See :meth:`BlockTable.note_committed`; attention rows are held until the end anyway."""
+
+    def private_rows(self) -> list[Row]:
+        """See :meth:`BlockTable.private_rows`; the pool knows every attention block's request."""
         return []
 
     def most_slots(self) -> int:
@@ -131,6 +166,7 @@ class StateTable(_Columns):
         self._is_running = False
         self._source: int | None = None
         self._num_retired = 0
+        self._committed = {hit_rows - 1} if hit_rows else set()
 
     def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
         """See :meth:`BlockTable.num_new_rows`; draft tokens have states of their own."""
@@ -155,22 +191,27 @@ class StateTable(_Columns):
                 self._append(row)
         self._is_running = True
 
-    def retire(self, num_processed: int) -> list[Row]:
+    def retire(self, num_processed: int) -> Retired:
         """See :meth:`BlockTable.retire`."""
-        retired = []
         end = min((num_processed - 1) // self._block_tokens, len(self))
-        for position in range(end - 1, self._num_retired - 1, -1):
-            row = self._remove(position)
-            if row is not None:
-                retired.append(row)
+        positions = list(range(end - 1, self._num_retired - 1, -1))
         self._num_retired = max(self._num_retired, end)
-        source, last = self._source, -(-num_processed // self._block_tokens) - 1
-        if source is not None and source < last:
-            row = self._remove(source)
+        last = -(-num_processed // self._block_tokens) - 1
+        if self._source is not None and self._source < last:
+            positions.append(self._source)
             self._source = None
-            if row is not None:
-                retired.append(row)
-        return retired
+        return self._retire(positions)
+
+    def note_committed(self, position: int) -> None:
+        """See :meth:`BlockTable.note_committed`."""
+        self._committed.add(position)
+
+    def private_rows(self) -> list[Row]:
+        """See :meth:`BlockTable.private_rows`."""
+        found = (
+            self.row(p) for p in range(self._num_retired, len(self)) if p not in self._committed
+        )
+        return [row for row in found if row is not None]
 
     def most_slots(self) -> int:
         """See :meth:`BlockTable.most_slots`."""
@@ -180,6 +221,17 @@ class StateTable(_Columns):
         """See :meth:`BlockTable.most_processed`."""
         last = self._num_retired if self._source is None else min(self._num_retired, self._source)
         return (last + 1) * self._block_tokens
+
+    def _retire(self, positions: Iterable[int]) -> Retired:
+        committed: list[Row] = []
+        private: list[Row] = []
+        for position in positions:
+            row = self._remove(position)
+            if row is not None:
+                (committed if position in self._committed else private).append(row)
+        return (
+            Retired(tuple(committed), tuple(private)) if committed or private else NOTHING_RETIRED
+        )
 
     def _num_rows_at(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_tokens) + self._num_speculative

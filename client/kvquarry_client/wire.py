@@ -9,7 +9,19 @@ from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_client.errors import PlanMismatch, ServiceError
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, RefusalCause
+from kvquarry_core.messages import (
+    Admission,
+    AdmitRequest,
+    AheadGrant,
+    AheadRequest,
+    Answer,
+    Ask,
+    Grant,
+    GrowRequest,
+    LeaseRequest,
+    Refusal,
+    RefusalCause,
+)
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.prefix_index import Row
 
@@ -33,29 +45,26 @@ class BatchBuilder:
     def __bool__(self) -> bool:
         return bool(self._operations)
 
-    def finish(self, number: int) -> pool_pb2.Batch:
+    def finish(self, number: int, *, quiet: bool) -> pool_pb2.Batch:
         """The batch so far; the builder starts anew."""
         operations, self._operations = self._operations, []
-        return pool_pb2.Batch(number=number, operations=operations)
+        return pool_pb2.Batch(number=number, operations=operations, quiet=quiet)
 
-    def admit(self, request: AdmitRequest) -> None:
-        """Add an Admit."""
-        self._last("").admit.MergeFrom(
-            pool_pb2.Admit(
-                handle=request.handle,
-                hashes=request.hashes,
-                token_count=request.num_tokens,
-                max_hit_tokens=request.max_hit_tokens,
-                max_grant_tokens=request.max_grant_tokens,
-                lookahead_tokens=request.lookahead_tokens,
-                must_fit_tokens=request.must_fit_tokens,
-                keep_free_block_counts=request.keep_free_blocks,
-            )
-        )
-
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> None:
-        """Add a Grow."""
-        self._last("").grow.MergeFrom(pool_pb2.Grow(handle=handle, block_counts=wanted))
+    def ask(self, ask: Ask) -> None:
+        """Add whatever has to be answered."""
+        match ask:
+            case AdmitRequest():
+                self._admit(ask)
+            case GrowRequest():
+                self._last("").grow.MergeFrom(
+                    pool_pb2.Grow(handle=ask.handle, block_counts=ask.num_blocks)
+                )
+            case LeaseRequest():
+                self._last("").lease.MergeFrom(pool_pb2.Lease(block_counts=ask.num_blocks))
+            case AheadRequest():
+                self._last("").grant_ahead.MergeFrom(
+                    pool_pb2.GrantAhead(handles=ask.handles, block_counts=ask.num_blocks)
+                )
 
     def reset_cache(self) -> None:
         """Add a ResetCache."""
@@ -71,6 +80,12 @@ class BatchBuilder:
     def settle(self, handle: Handle) -> None:
         """Add a request to a Settle."""
         self._last("settle").settle.handles.append(handle)
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add blocks to a GiveBack."""
+        columns = self._last("give_back").give_back
+        columns.groups.extend([group] * len(blocks))
+        columns.blocks.extend(blocks)
 
     def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
         """Add a row to a Commit."""
@@ -98,6 +113,21 @@ class BatchBuilder:
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add a Forget."""
         self._last("").forget.MergeFrom(pool_pb2.Forget(group=group, blocks=blocks))
+
+    def _admit(self, request: AdmitRequest) -> None:
+        self._last("").admit.MergeFrom(
+            pool_pb2.Admit(
+                handle=request.handle,
+                hashes=request.hashes,
+                token_count=request.num_tokens,
+                max_hit_tokens=request.max_hit_tokens,
+                max_grant_tokens=request.max_grant_tokens,
+                lookahead_tokens=request.lookahead_tokens,
+                must_fit_tokens=request.must_fit_tokens,
+                keep_free_block_counts=request.keep_free_blocks,
+                states_are_leased=request.states_are_leased,
+            )
+        )
 
     def _last(self, sort: str) -> pool_pb2.Operation:
         """The last operation if it is of this sort, else a new one."""
@@ -145,24 +175,17 @@ def check_same_plan(ours: Plan, theirs: plan_pb2.Plan) -> None:
         )
 
 
-def admit_answer(answer: pool_pb2.Answer) -> Admission | Refusal:
-    """The answer to an Admit."""
-    if answer.WhichOneof("answer") == "refusal":
-        return _refusal(answer.refusal)
-    admission = answer.admission
-    return Admission(
-        admission.hit_tokens,
-        admission.longest_tokens,
-        _block_lists(admission.hit_blocks),
-        _grant(admission.grant),
-    )
-
-
-def grow_answer(answer: pool_pb2.Answer) -> Grant | Refusal:
-    """The answer to a Grow."""
-    if answer.WhichOneof("answer") == "refusal":
-        return _refusal(answer.refusal)
-    return _grant(answer.grant)
+def answer(message: pool_pb2.Answer) -> Answer:
+    """The answer to an Ask."""
+    match message.WhichOneof("answer"):
+        case "refusal":
+            return _refusal(message.refusal)
+        case "admission":
+            return _admission(message.admission)
+        case "ahead":
+            return AheadGrant(tuple(_grant(grant) for grant in message.ahead.grants))
+        case _:
+            return _grant(message.grant)
 
 
 def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
@@ -189,6 +212,15 @@ def _group_spec(group: GroupSpec) -> plan_pb2.GroupSpec:
         layer_count=group.num_layers,
         speculative_block_count=group.num_speculative_blocks,
         alignment_bytes=group.alignment_bytes,
+    )
+
+
+def _admission(admission: pool_pb2.Admission) -> Admission:
+    return Admission(
+        admission.hit_tokens,
+        admission.longest_tokens,
+        _block_lists(admission.hit_blocks),
+        _grant(admission.grant),
     )
 
 

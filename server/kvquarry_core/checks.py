@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, KindId
-from kvquarry_core.messages import AdmitRequest
+from kvquarry_core.messages import AdmitRequest, AheadRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 
@@ -56,12 +56,26 @@ def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
             )
 
 
-def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
-    """Only its sole owner may commit a block, and only once."""
-    plan = store.plan
+def check_ahead(request: AheadRequest) -> None:
+    """One count of at least 0 per request, and something to grant it from."""
+    if len(request.handles) != len(request.num_blocks) or min(request.num_blocks, default=0) < 0:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"expected {len(request.handles)} counts of at least 0, got {request.num_blocks}",
+        )
+
+
+def check_kind(plan: Plan, kind: KindId, row: Row) -> tuple[GroupId, ...]:
+    """The kind exists and its rows look like this one; returns its groups."""
     if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
         raise UsageError(Reason.UNKNOWN_GROUP, f"kind {kind} has no rows like {row}")
     check_blocks(plan, plan.kinds[kind][0], row)
+    return plan.kinds[kind]
+
+
+def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
+    """Only its sole owner may commit a block, and only once."""
+    plan = store.plan
     size_class = plan.class_of_kind(kind)
     for block in row:
         if store.num_references(size_class, block) != 1 or row.count(block) != 1:

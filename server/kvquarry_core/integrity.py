@@ -36,6 +36,9 @@ def _claims(pool: Pool, size_class: ClassId) -> tuple[Counter[BlockId], Counter[
             if owner == size_class:
                 references.update(record.held[group])
                 granted.update(record.granted[group])
+    for group, owner in enumerate(pool.plan.class_of_group):
+        if owner == size_class:
+            granted.update(pool.lease.blocks[group])
     return references, granted
 
 

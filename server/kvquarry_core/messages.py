@@ -26,6 +26,8 @@ class AdmitRequest:
         lookahead_tokens: Attention slots beyond that, for draft tokens.
         must_fit_tokens: Refuse unless blocks for this many tokens could be had now; 0 to not ask.
         keep_free_blocks: Blocks of each class that must stay free after that.
+        states_are_leased: The client runs the request on states of its lease: none are granted,
+            and none are asked for when sizes are summed.
     """
 
     handle: Handle
@@ -36,6 +38,48 @@ class AdmitRequest:
     lookahead_tokens: int = 0
     must_fit_tokens: int = 0
     keep_free_blocks: Sequence[int] = ()
+    states_are_leased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrowRequest:
+    """A request needs more blocks than it was granted: all of these or none.
+
+    Attributes:
+        handle: The request.
+        num_blocks: Blocks wanted, by group.
+    """
+
+    handle: Handle
+    num_blocks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """The client's stock of states is to grow: all of these or none.
+
+    Attributes:
+        num_blocks: Blocks wanted, by group.
+    """
+
+    num_blocks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class AheadRequest:
+    """Requests that will need blocks soon; each gets its own or nothing, as memory allows.
+
+    Attributes:
+        handles: The requests.
+        num_blocks: Blocks wanted in every group of full attention, for each of them.
+    """
+
+    handles: Sequence[Handle]
+    num_blocks: Sequence[int]
+
+
+#: What has to be answered.
+Ask = AdmitRequest | GrowRequest | LeaseRequest | AheadRequest
 
 
 class RefusalCause(Enum):
@@ -97,6 +141,21 @@ class Admission:
     longest_tokens: int
     hit_blocks: tuple[list[BlockId], ...]
     grant: Grant
+
+
+@dataclass(frozen=True, slots=True)
+class AheadGrant:
+    """What was granted ahead, in the order of the handles asked for.
+
+    Attributes:
+        grants: One for each handle; without blocks where memory is too short for luxury.
+    """
+
+    grants: tuple[Grant, ...]
+
+
+#: Answers, each to an :data:`Ask`.
+Answer = Admission | Grant | AheadGrant | Refusal
 
 
 @dataclass(slots=True)

@@ -10,6 +10,9 @@ A request's life, top to bottom::
     drop    a block is no longer needed (a retired state)
     free    the request is over; its content stays cached until memory is needed
 
+Beside the requests, the client has a *lease*: states that it runs its requests on and recycles by
+itself. A leased state becomes a request's own when it is committed.
+
 Every operation is all or nothing: arguments are checked and sums are done before anything moves.
 """
 
@@ -20,10 +23,17 @@ from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.lease import Lease
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
+    AheadGrant,
+    AheadRequest,
+    Answer,
+    Ask,
     Grant,
+    GrowRequest,
+    LeaseRequest,
     PoolCounters,
     Refusal,
     RefusalCause,
@@ -49,6 +59,7 @@ class Pool:
         self.plan = plan
         self.store = BlockStore(plan, placement or Affinity(), observer)
         self.requests: dict[Handle, RequestRecord] = {}
+        self.lease = Lease(plan, self.store)
         self.num_granted = [0] * len(plan.classes)
         self.totals = PoolCounters()
         self._coordinator = Coordinator(plan)
@@ -74,15 +85,49 @@ class Pool:
             self.totals.refusals += 1
         return answer
 
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
-        """Grant ``wanted[g]`` more blocks in every group ``g``, or none at all."""
+    def grow(self, handle: Handle, num_blocks: Sequence[int]) -> Grant | Refusal:
+        """Grant a request ``num_blocks[g]`` more blocks in every group ``g``, or none at all."""
         record = self._record(handle)
-        checks.check_counts(self.plan, wanted)
-        demand = self._sizing.by_class(wanted)
-        if not self.store.fits(demand, self._nothing_touched):
-            self.totals.refusals += 1
-            return self._sizing.shortage(demand)
-        return self._grant(record, wanted)
+        return self._refuse_blocks(num_blocks) or self._grant(record, num_blocks)
+
+    def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
+        """Add blocks to the client's stock of states, by group, or none at all."""
+        refusal = self._refuse_blocks(num_blocks)
+        if refusal is not None:
+            return refusal
+        grant = self._grant(RequestRecord.empty(len(self.plan.groups)), num_blocks)
+        for group, blocks in enumerate(grant.blocks):
+            self.lease.add(GroupId(group), blocks)
+        return grant
+
+    def grant_ahead(self, request: AheadRequest) -> AheadGrant:
+        """Grant requests attention blocks before they need them, where memory is plenty.
+
+        What is granted ahead shrinks to nothing under pressure, so that nobody waits for blocks
+        that lie idle elsewhere.
+        """
+        records = [self._record(handle) for handle in request.handles]
+        checks.check_ahead(request)
+        grants = []
+        for record, num_blocks in zip(records, request.num_blocks, strict=True):
+            wanted = self._sizing.attention(num_blocks)
+            plenty = self._sizing.with_reserve(wanted)
+            if not self.store.fits(plenty, self._nothing_touched):
+                wanted = [0] * len(wanted)
+            grants.append(self._grant(record, wanted))
+        return AheadGrant(tuple(grants))
+
+    def answer(self, ask: Ask) -> Answer:
+        """Whatever has to be answered."""
+        match ask:
+            case AdmitRequest():
+                return self.admit(ask)
+            case GrowRequest():
+                return self.grow(ask.handle, ask.num_blocks)
+            case LeaseRequest():
+                return self.lease_blocks(ask.num_blocks)
+            case AheadRequest():
+                return self.grant_ahead(ask)
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> list[BlockId]:
         """Spend granted blocks: they become the request's own, in the order granted."""
@@ -119,7 +164,13 @@ class Pool:
         Attention rows can be hit at once: whoever hits them reads them in the same step or
         later, after they were written. States can be hit from the next step on.
         """
-        self._record(handle)
+        record = self._record(handle)
+        members = checks.check_kind(self.plan, kind, row)
+        if self.lease.holds(members, row):
+            for group, block in zip(members, row, strict=True):
+                self.lease.hand_over(group, block)
+                record.held[group].append(block)
+                self.num_granted[self.plan.class_of_group[group]] -= 1
         checks.check_row(self.store, kind, row)
         commitment = self.store.commit(kind, block_hash, row)
         self.totals.commits += 1
@@ -145,6 +196,12 @@ class Pool:
         for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
             for block in reversed(held):
                 self.store.release(size_class, block)
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Take leased blocks back from the client."""
+        checks.check_blocks(self.plan, group, blocks)
+        self.lease.give_back(group, blocks)
+        self.num_granted[self.plan.class_of_group[group]] -= len(blocks)
 
     def begin_step(self) -> None:
         """A new step starts: states committed in the last one may be hit."""
@@ -185,6 +242,14 @@ class Pool:
             return None
         return self._sizing.shortage(demand, hit)
 
+    def _refuse_blocks(self, num_blocks: Sequence[int]) -> Refusal | None:
+        checks.check_counts(self.plan, num_blocks)
+        demand = self._sizing.by_class(num_blocks)
+        if self.store.fits(demand, self._nothing_touched):
+            return None
+        self.totals.refusals += 1
+        return self._sizing.shortage(demand)
+
     def _admit_after(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
         touched = self._sizing.touched(hit)
         demand: list[int] = []
@@ -201,8 +266,7 @@ class Pool:
 
     def _touch(self, hit: Hit) -> RequestRecord:
         """A record that references a hit."""
-        num_groups = len(self.plan.groups)
-        record = RequestRecord([[] for _ in range(num_groups)], [[] for _ in range(num_groups)])
+        record = RequestRecord.empty(len(self.plan.groups))
         for members, kind_hit in zip(self.plan.kinds, hit.kinds, strict=True):
             size_class = self.plan.class_of_group[members[0]]
             for commitment in kind_hit.commitments:

@@ -22,3 +22,8 @@ class RequestRecord:
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0
+
+    @classmethod
+    def empty(cls, num_groups: int) -> "RequestRecord":
+        """A request that holds nothing."""
+        return cls([[] for _ in range(num_groups)], [[] for _ in range(num_groups)])

@@ -9,7 +9,10 @@ from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.ids import BlockId, ClassId, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
-from kvquarry_core.plan import Plan
+from kvquarry_core.plan import GroupKind, Plan
+
+#: Blocks are granted ahead while at least one in so many of their class is left for others.
+_RESERVE = 16
 
 
 class Sizing:
@@ -19,14 +22,36 @@ class Sizing:
         self._plan = plan
         self._store = store
         self._rules = coordinator.rules
+        self._is_leasable = [
+            plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE
+            for index in range(len(plan.kinds))
+        ]
 
-    def new_blocks(self, hit_tokens: int, num_tokens: int) -> list[int]:
+    def new_blocks(self, request: AdmitRequest, hit_tokens: int, num_tokens: int) -> list[int]:
         """New blocks by group for a request that goes from a hit to ``num_tokens``."""
         wanted = [0] * len(self._plan.groups)
-        for members, rule in zip(self._plan.kinds, self._rules, strict=True):
+        for index, (members, rule) in enumerate(zip(self._plan.kinds, self._rules, strict=True)):
+            if request.states_are_leased and self._is_leasable[index]:
+                continue
             for group in members:
                 wanted[group] = rule.num_new_blocks(hit_tokens, num_tokens)
         return wanted
+
+    def attention(self, num_blocks: int) -> list[int]:
+        """So many blocks in every group that grows with every token, by group."""
+        wanted = [0] * len(self._plan.groups)
+        for index, members in enumerate(self._plan.kinds):
+            if not self._is_leasable[index]:
+                for group in members:
+                    wanted[group] = num_blocks
+        return wanted
+
+    def with_reserve(self, by_group: Sequence[int]) -> list[int]:
+        """Blocks by class, and besides a share of the pool that luxury must not touch."""
+        return [
+            wanted + size_class.num_usable_blocks // _RESERVE if wanted else 0
+            for wanted, size_class in zip(self.by_class(by_group), self._plan.classes, strict=True)
+        ]
 
     def by_class(self, by_group: Sequence[int]) -> list[int]:
         """Blocks by size class."""
@@ -46,7 +71,7 @@ class Sizing:
 
     def whole_sequence(self, request: AdmitRequest, hit: Hit) -> list[int]:
         """Blocks by class so that all of a request fits, and some stay free besides."""
-        demand = self.by_class(self.new_blocks(hit.num_tokens, request.must_fit_tokens))
+        demand = self.by_class(self.new_blocks(request, hit.num_tokens, request.must_fit_tokens))
         spare = request.keep_free_blocks or [0] * len(demand)
         return [blocks + free for blocks, free in zip(demand, spare, strict=True)]
 
@@ -55,7 +80,7 @@ class Sizing:
         num_tokens = min(request.max_grant_tokens, request.num_tokens - hit.num_tokens)
         while num_tokens:
             end = hit.num_tokens + num_tokens + request.lookahead_tokens
-            yield self.new_blocks(hit.num_tokens, end)
+            yield self.new_blocks(request, hit.num_tokens, end)
             num_tokens //= 2
 
     def shortage(self, demand: Sequence[int], hit: Hit | None = None) -> Refusal:

@@ -32,9 +32,9 @@ def test_unspent_grants_go_back_when_the_next_step_starts() -> None:
     quarry.shadow.allocate_first(waiting, Allocation(8, 8, 0), keep_free=False)
     assert quarry.used_bytes() == granted
     quarry.shadow.begin_step()
-    pool = quarry.ledger.pool
-    assert pool.num_granted == [0, 0]
-    assert [len(held) for held in next(iter(pool.requests.values())).held] == [1, 1, 2]
+    record = next(iter(quarry.ledger.pool.requests.values()))
+    assert [len(granted) for granted in record.granted] == [0, 0, 0]
+    assert [len(held) for held in record.held] == [0, 0, 2], "running states are leased"
 
 
 @pytest.mark.parametrize("hit", [False, True])

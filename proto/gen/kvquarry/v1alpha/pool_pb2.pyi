@@ -77,15 +77,17 @@ class Hello(_message.Message):
     def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("number", "operations")
+    __slots__ = ("number", "operations", "quiet")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
     number: int
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
-    def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ...) -> None: ...
+    quiet: bool
+    def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., quiet: bool = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache")
+    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back")
     ADMIT_FIELD_NUMBER: _ClassVar[int]
     GROW_FIELD_NUMBER: _ClassVar[int]
     TAKE_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +98,9 @@ class Operation(_message.Message):
     BEGIN_STEP_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
     RESET_CACHE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    GRANT_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    GIVE_BACK_FIELD_NUMBER: _ClassVar[int]
     admit: Admit
     grow: Grow
     take: Take
@@ -106,10 +111,13 @@ class Operation(_message.Message):
     begin_step: BeginStep
     forget: Forget
     reset_cache: ResetCache
-    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ...) -> None: ...
+    lease: Lease
+    grant_ahead: GrantAhead
+    give_back: GiveBack
+    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ...) -> None: ...
 
 class Admit(_message.Message):
-    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts")
+    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +126,7 @@ class Admit(_message.Message):
     LOOKAHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MUST_FIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     KEEP_FREE_BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    STATES_ARE_LEASED_FIELD_NUMBER: _ClassVar[int]
     handle: int
     hashes: _containers.RepeatedScalarFieldContainer[bytes]
     token_count: int
@@ -126,7 +135,8 @@ class Admit(_message.Message):
     lookahead_tokens: int
     must_fit_tokens: int
     keep_free_block_counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    states_are_leased: bool
+    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ..., states_are_leased: bool = ...) -> None: ...
 
 class Grow(_message.Message):
     __slots__ = ("handle", "block_counts")
@@ -135,6 +145,28 @@ class Grow(_message.Message):
     handle: int
     block_counts: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, handle: _Optional[int] = ..., block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("block_counts",)
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GrantAhead(_message.Message):
+    __slots__ = ("handles", "block_counts")
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    handles: _containers.RepeatedScalarFieldContainer[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GiveBack(_message.Message):
+    __slots__ = ("groups", "blocks")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Take(_message.Message):
     __slots__ = ("handles", "groups", "block_counts")
@@ -229,16 +261,18 @@ class BatchResult(_message.Message):
     def __init__(self, number: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., usage: _Optional[_Union[PoolUsage, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("admission", "grant", "refusal", "reset_cache")
+    __slots__ = ("admission", "grant", "refusal", "reset_cache", "ahead")
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     RESET_CACHE_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     admission: Admission
     grant: Grant
     refusal: Refusal
     reset_cache: ResetCacheAnswer
-    def __init__(self, admission: _Optional[_Union[Admission, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCacheAnswer, _Mapping]] = ...) -> None: ...
+    ahead: AheadGrant
+    def __init__(self, admission: _Optional[_Union[Admission, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCacheAnswer, _Mapping]] = ..., ahead: _Optional[_Union[AheadGrant, _Mapping]] = ...) -> None: ...
 
 class BlockList(_message.Message):
     __slots__ = ("blocks",)
@@ -253,6 +287,12 @@ class Grant(_message.Message):
     blocks: _containers.RepeatedCompositeFieldContainer[BlockList]
     dirty: _containers.RepeatedCompositeFieldContainer[BlockList]
     def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ...) -> None: ...
+
+class AheadGrant(_message.Message):
+    __slots__ = ("grants",)
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    grants: _containers.RepeatedCompositeFieldContainer[Grant]
+    def __init__(self, grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ...) -> None: ...
 
 class Admission(_message.Message):
     __slots__ = ("hit_tokens", "longest_tokens", "hit_blocks", "grant")

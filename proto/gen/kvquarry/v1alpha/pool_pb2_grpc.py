@@ -64,7 +64,7 @@ class PoolServiceServicer(object):
 
     def Attach(self, request_iterator, context):
         """The ordered operation stream of one attachment. The first message says hello; every later
-        one is a batch. Each message is answered by exactly one response, in order.
+        one is a batch. Each message that is not quiet is answered by one response, in order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

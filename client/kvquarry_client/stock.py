@@ -1,0 +1,77 @@
+"""The states an engine runs its requests on: leased once, used again and again.
+
+A request at a block boundary needs a second state for one step; then the first is retired. With
+a stock of its own the engine hands the retired one to the next request at a boundary, and asks
+nobody.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kvquarry_core.ids import KindId
+from kvquarry_core.messages import Grant
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.prefix_index import Row
+
+#: Steps after which rows that lay idle all the while are given back.
+_WINDOW_STEPS = 128
+
+
+class StateStock:
+    """Leased rows that no request uses now, by kind."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._rows: list[list[Row]] = [[] for _ in plan.kinds]
+        self._least = [0] * len(plan.kinds)
+        self._num_steps = 0
+        #: Whether a kind's rows come from the stock, by kind.
+        self.stocks = [
+            plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE
+            for index in range(len(plan.kinds))
+        ]
+
+    def num_rows(self, kind: KindId) -> int:
+        """Rows to be had without asking."""
+        return len(self._rows[kind])
+
+    def add_grant(self, grant: Grant) -> None:
+        """The lease has grown."""
+        for kind, members in enumerate(self._plan.kinds):
+            if self.stocks[kind]:
+                columns = [grant.blocks[group] for group in members]
+                self._rows[kind] += zip(*columns, strict=True)
+
+    def take(self, kind: KindId, num_rows: int) -> tuple[Row, ...]:
+        """Rows for a request; the one retired last comes first: its bytes may still be cached."""
+        rows = self._rows[kind]
+        assert num_rows <= len(rows), f"{num_rows} states wanted of {len(rows)} in stock"
+        taken = tuple(rows.pop() for _ in range(num_rows))
+        self._least[kind] = min(self._least[kind], len(rows))
+        return taken
+
+    def recycle(self, kind: KindId, rows: Iterable[Row]) -> None:
+        """States nobody reads any more."""
+        self._rows[kind] += rows
+
+    def take_idle(self) -> list[tuple[KindId, list[Row]]]:
+        """Call once a step: now and then, the rows that were not needed for a long time."""
+        self._num_steps += 1
+        if self._num_steps % _WINDOW_STEPS:
+            return []
+        idle = self._take_first(self._least)
+        self._least = [len(rows) for rows in self._rows]
+        return idle
+
+    def take_all(self) -> list[tuple[KindId, list[Row]]]:
+        """Every row, when nobody runs or memory is short."""
+        return self._take_first([len(rows) for rows in self._rows])
+
+    def _take_first(self, num_rows: Sequence[int]) -> list[tuple[KindId, list[Row]]]:
+        """The rows that lay in stock for longest, by kind."""
+        taken = []
+        for index, num in enumerate(num_rows):
+            if num:
+                taken.append((KindId(index), self._rows[index][:num]))
+                del self._rows[index][:num]
+                self._least[index] = min(self._least[index], len(self._rows[index]))
+        return taken

@@ -1,0 +1,51 @@
+"""The states a client runs its requests on.
+
+A running state is written at every step and thrown away when its request has moved on. Asking for
+each of them, and giving each of them back, would be most of the traffic; so a client leases a stock
+of states and recycles its own. The pool hears of a leased state again when it becomes a checkpoint,
+or when it is given back.
+"""
+
+from collections.abc import Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockId, GroupId
+from kvquarry_core.plan import Plan
+
+
+class Lease:
+    """The blocks one attachment has leased, by group. They count as granted."""
+
+    def __init__(self, plan: Plan, store: BlockStore) -> None:
+        self.blocks: list[set[BlockId]] = [set() for _ in plan.groups]
+        self._plan = plan
+        self._store = store
+
+    def add(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Blocks were granted to the client as a whole."""
+        self.blocks[group].update(blocks)
+
+    def holds(self, members: Sequence[GroupId], row: Sequence[BlockId]) -> bool:
+        """Whether all blocks of a row are leased."""
+        return all(block in self.blocks[group] for group, block in zip(members, row, strict=True))
+
+    def hand_over(self, group: GroupId, block: BlockId) -> None:
+        """A leased block becomes a request's own."""
+        self.blocks[group].remove(block)
+        self._store.spend(self._plan.class_of_group[group], block)
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """The client needs these no longer.
+
+        Raises:
+            UsageError: One of them is not leased; then none is taken back.
+        """
+        leased = self.blocks[group]
+        if len(set(blocks)) != len(blocks) or not leased.issuperset(blocks):
+            raise UsageError(
+                Reason.NOT_GRANTED, f"not all of {list(blocks)} are leased in group {group}"
+            )
+        leased.difference_update(blocks)
+        for block in blocks:
+            self._store.give_back(self._plan.class_of_group[group], block)
