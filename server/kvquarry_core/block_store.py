@@ -14,7 +14,7 @@
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, Handle, KindId, SlabId
 from kvquarry_core.lru import RecencyList
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
@@ -36,6 +36,8 @@ class BlockStore:
         self._class_ids = [ClassId(index) for index in range(len(plan.classes))]
         self._clock = 0
         self._refs = [array("i", [0]) * c.num_blocks for c in plan.classes]
+        # Who spent a block: for as long as it has no hash, its only user.
+        self._spenders = [array("I", [0]) * c.num_blocks for c in plan.classes]
         self._commitments: list[list[Commitment | None]] = [
             [None] * c.num_blocks for c in plan.classes
         ]
@@ -51,6 +53,11 @@ class BlockStore:
     def num_references(self, size_class: ClassId, block: BlockId) -> int:
         """How often a block is referenced; 0 means free, cached or granted."""
         return self._refs[size_class][block]
+
+    def is_sole_owner(self, size_class: ClassId, block: BlockId, spender: Handle) -> bool:
+        """Whether a request spent a block and nobody else uses it."""
+        is_spender = self._spenders[size_class][block] == spender
+        return is_spender and self._refs[size_class][block] == 1
 
     def num_cached(self, size_class: ClassId) -> int:
         """Blocks nobody references that still hold findable content."""
@@ -115,7 +122,8 @@ class BlockStore:
             if not self._refs[size_class][block]:
                 self._cached[size_class].remove(block)
                 self._push_free(size_class, block)
-        self._observer.forgotten(commitment)
+        if self.index.find(commitment.kind, commitment.block_hash) is None:
+            self._observer.forgotten(commitment)
 
     # Taking blocks.
 
@@ -164,9 +172,10 @@ class BlockStore:
         self._mark_used(size_class, block)
         return block
 
-    def spend(self, size_class: ClassId, block: BlockId) -> None:
+    def spend(self, size_class: ClassId, block: BlockId, spender: Handle) -> None:
         """A granted block becomes a request's own; whoever spends it zeroes it if it is dirty."""
         self._refs[size_class][block] = 1
+        self._spenders[size_class][block] = spender
         self.slabs.clean(size_class, block)
 
     def give_back(self, size_class: ClassId, block: BlockId) -> None:

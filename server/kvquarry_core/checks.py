@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId, KindId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 
 
 def check_admit(plan: Plan, request: AdmitRequest) -> None:
-    """The token counts of a request must agree with each other."""
+    """The numbers of a request must agree with each other and with the plan."""
+    if not 0 < request.handle <= LARGEST_HANDLE:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"handles run from 1 to {LARGEST_HANDLE}, not {request.handle}",
+        )
     if request.num_tokens < 1 or not 0 <= request.max_hit_tokens < request.num_tokens:
         raise UsageError(
             Reason.INVALID_ARGUMENT,
@@ -20,10 +25,15 @@ def check_admit(plan: Plan, request: AdmitRequest) -> None:
         )
     counts = (request.lookahead_tokens, request.must_fit_tokens, *request.keep_free_blocks)
     if request.max_grant_tokens < 1 or min(counts) < 0:
-        raise UsageError(Reason.INVALID_ARGUMENT, f"negative counts in {request}")
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"request {request.handle} wants {request.max_grant_tokens} tokens granted "
+            f"(at least 1) and counts {counts} (at least 0)",
+        )
     if request.keep_free_blocks and len(request.keep_free_blocks) != len(plan.classes):
         raise UsageError(
-            Reason.INVALID_ARGUMENT, f"the pool has {len(plan.classes)} size classes: {request}"
+            Reason.INVALID_ARGUMENT,
+            f"the pool has {len(plan.classes)} size classes, not {len(request.keep_free_blocks)}",
         )
 
 
@@ -56,7 +66,7 @@ def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
             )
 
 
-def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
+def check_row(store: BlockStore, handle: Handle, kind: KindId, row: Row) -> None:
     """Only its sole owner may commit a block, and only once."""
     plan = store.plan
     if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
@@ -64,9 +74,10 @@ def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
     check_blocks(plan, plan.kinds[kind][0], row)
     size_class = plan.class_of_kind(kind)
     for block in row:
-        if store.num_references(size_class, block) != 1 or row.count(block) != 1:
+        if not store.is_sole_owner(size_class, block, handle) or row.count(block) != 1:
             raise UsageError(
-                Reason.NOT_SOLE_OWNER, f"block {block} of kind {kind} has not exactly one user"
+                Reason.NOT_SOLE_OWNER,
+                f"request {handle} is not the only user of block {block} of kind {kind}",
             )
         if store.commitment(size_class, block) is not None:
             raise UsageError(

@@ -9,7 +9,7 @@ class PoolObserver(Protocol):
     """Told of what a client cannot see from its own operations."""
 
     def forgotten(self, commitment: Commitment) -> None:
-        """A row lost its hash: it was evicted, reset or made invalid."""
+        """The last row with this content lost its hash: evicted, reset or made invalid."""
         ...
 
 

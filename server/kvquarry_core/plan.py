@@ -27,7 +27,9 @@ from kvquarry_core.ids import ClassId, GroupId, KindId
 _LARGEST_SLAB_FACTOR = 8
 #: And not so large that fewer than this many fit: slabs are what classes exchange.
 _FEWEST_SLABS = 8
-_MOST_CANDIDATES = 4096
+_MOST_CANDIDATES = 1024
+#: Strides tried for one of them, from either end.
+_MOST_TRIED = 256
 
 
 class GroupKind(Enum):
@@ -217,11 +219,19 @@ def _candidates(
 
 
 def _stride(slab_bytes: int, page_bytes: int, alignment: int) -> int:
-    """The smallest aligned stride that holds a page and divides the slab."""
-    for num_blocks in range(slab_bytes // page_bytes, 1, -1):
-        stride, rest = divmod(slab_bytes, num_blocks)
-        if rest == 0 and stride % alignment == 0:
-            return stride
+    """The smallest aligned stride that holds a page and divides the slab.
+
+    A few hundred are tried from the largest number of blocks down and from the smallest stride up;
+    where neither finds one, a block takes the slab.
+    """
+    most = slab_bytes // page_bytes
+    for num_blocks in range(most, max(most - _MOST_TRIED, 1), -1):
+        if slab_bytes % (num_blocks * alignment) == 0:
+            return slab_bytes // num_blocks
+    least = -(-page_bytes // alignment)
+    for units in range(least, least + _MOST_TRIED):
+        if slab_bytes % (units * alignment) == 0:
+            return units * alignment
     return slab_bytes
 
 

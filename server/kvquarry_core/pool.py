@@ -99,7 +99,7 @@ class Pool:
         taken = granted[:num_blocks]
         del granted[:num_blocks]
         for block in taken:
-            self.store.spend(size_class, block)
+            self.store.spend(size_class, block, handle)
         record.held[group] += taken
         self.num_granted[size_class] -= num_blocks
         self._count_lookup(record)
@@ -120,7 +120,7 @@ class Pool:
         later, after they were written. States can be hit from the next step on.
         """
         self._record(handle)
-        checks.check_row(self.store, kind, row)
+        checks.check_row(self.store, handle, kind, row)
         commitment = self.store.commit(kind, block_hash, row)
         self.totals.commits += 1
         if self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE:
