@@ -8,14 +8,15 @@ from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
+from kvquarry_core.requests import RequestRecord
 
 
 def check_admit(plan: Plan, request: AdmitRequest) -> None:
     """The numbers of a request must agree with each other and with the plan."""
-    if not 0 < request.handle <= LARGEST_HANDLE:
+    if not 0 <= request.handle <= LARGEST_HANDLE:
         raise UsageError(
             Reason.INVALID_ARGUMENT,
-            f"handles run from 1 to {LARGEST_HANDLE}, not {request.handle}",
+            f"handles run from 0 to {LARGEST_HANDLE}, not {request.handle}",
         )
     if request.num_tokens < 1 or not 0 <= request.max_hit_tokens < request.num_tokens:
         raise UsageError(
@@ -66,20 +67,25 @@ def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
             )
 
 
-def check_row(store: BlockStore, handle: Handle, kind: KindId, row: Row) -> None:
+def check_commit(
+    store: BlockStore, record: RequestRecord, handle: Handle, kind: KindId, row: Row
+) -> None:
     """Only its sole owner may commit a block, and only once."""
     plan = store.plan
     if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
         raise UsageError(Reason.UNKNOWN_GROUP, f"kind {kind} has no rows like {row}")
     check_blocks(plan, plan.kinds[kind][0], row)
     size_class = plan.class_of_kind(kind)
-    for block in row:
-        if not store.is_sole_owner(size_class, block, handle) or row.count(block) != 1:
+    for group, block in zip(plan.kinds[kind], row, strict=True):
+        if not store.was_spent_by(block, handle, group) and block not in record.held[group]:
             raise UsageError(
-                Reason.NOT_SOLE_OWNER,
-                f"request {handle} is not the only user of block {block} of kind {kind}",
+                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+            )
+        if store.num_references(size_class, block) != 1:
+            raise UsageError(
+                Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
             )
         if store.commitment(size_class, block) is not None:
             raise UsageError(
-                Reason.ALREADY_COMMITTED, f"block {block} of kind {kind} has a hash already"
+                Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
             )

@@ -106,8 +106,7 @@ def _commit(pool: Pool, commit: Commit) -> None:
     rows = list(_rows(pool, commit))
     seen: set[tuple[ClassId, BlockId]] = set()
     for handle, kind, row in zip(commit.handles, commit.kinds, rows, strict=True):
-        _record(pool, handle)
-        checks.check_row(pool.store, handle, kind, row)
+        checks.check_commit(pool.store, _record(pool, handle), handle, kind, row)
         size_class = pool.plan.class_of_kind(kind)
         for block in row:
             if (size_class, block) in seen:

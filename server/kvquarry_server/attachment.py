@@ -9,10 +9,10 @@ from itertools import groupby
 
 from kvquarry_core.errors import UsageError
 from kvquarry_core.messages import AdmitRequest, Refusal
+from kvquarry_core.observer import EvictionLog
 from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment
 from kvquarry_core.usage import usage_of
 from kvquarry_server.application import apply_operation
 from kvquarry_server.errors import WireError, wire_error
@@ -22,25 +22,6 @@ from kvquarry_server.memory import AnswerLog
 from kvquarry_server.operations import Batch, Grow, Operation
 from kvquarry_server.outcomes import Answer, BatchOutcome, Eviction
 from kvquarry_server.workers import Roster
-
-
-class EvictionLog:
-    """Collects what a pool forgets, until the next answer takes it along."""
-
-    def __init__(self) -> None:
-        self._forgotten: list[Commitment] = []
-
-    def forgotten(self, commitment: Commitment) -> None:
-        """See :meth:`kvquarry_core.observer.PoolObserver.forgotten`."""
-        self._forgotten.append(commitment)
-
-    def drain(self) -> tuple[Eviction, ...]:
-        """What was forgotten since the last call, in order; neighbours of one kind together."""
-        forgotten, self._forgotten = self._forgotten, []
-        return tuple(
-            Eviction(kind, tuple(commitment.block_hash for commitment in commitments))
-            for kind, commitments in groupby(forgotten, key=lambda commitment: commitment.kind)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +122,16 @@ class Attachment:
             revision=self.revision,
             answers=tuple(answers),
             error=error,
-            evictions=self._evictions.drain(),
+            evictions=self._drain_evictions(),
             usage=usage_of(self.pool),
+        )
+
+    def _drain_evictions(self) -> tuple[Eviction, ...]:
+        """What can no longer be found, in order; neighbours of one kind together."""
+        forgotten = self._evictions.drain(self.pool.store.index)
+        return tuple(
+            Eviction(kind, tuple(commitment.block_hash for commitment in commitments))
+            for kind, commitments in groupby(forgotten, key=lambda commitment: commitment.kind)
         )
 
     def _check_allowed(self, operation: Operation) -> None:
