@@ -36,13 +36,11 @@ def make_kv_cache_manager(
 ) -> "QuarryKVCacheManager":
     """Stand in for ``KVCacheManager(...)`` where the pool is one of ours."""
     plan = kv_cache_config.plan
-    keep_free = [0] * len(plan.classes)
-    keep_free[0] = int(watermark * kv_cache_config.num_blocks)
     settings = ShadowSettings(
         max_grant_tokens=kv_cache_config.max_num_batched_tokens,
         lookahead_tokens=kv_cache_config.num_lookahead_tokens,
         must_fit_whole=kv_cache_config.reserve_full_sequence,
-        keep_free_blocks=tuple(keep_free) if keep_free[0] else (),
+        keep_free_blocks=_keep_free(kv_cache_config, watermark),
         retention=Retention(scheduler_block_size, kv_cache_config.prefix_cache_retention_interval),
     )
     shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
@@ -286,6 +284,16 @@ class QuarryKVCacheManager:
         evictions = self.shadow.ledger.take_evictions()
         if evictions:
             self._events.evicted(evictions)
+
+
+def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[int, ...]:
+    """Blocks by size class; vLLM's watermark is a share of the attention blocks."""
+    plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
+    keep_free = [0] * len(plan.classes)
+    for spec, size_class in zip(plan.groups, plan.class_of_group, strict=True):
+        if spec.kind is GroupKind.FULL_ATTENTION:
+            keep_free[size_class] = num_blocks
+    return tuple(keep_free) if num_blocks else ()
 
 
 def _retention(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:
