@@ -17,6 +17,7 @@ from vllm.v1.request import Request, RequestStatus
 from kvquarry_client.engine import ledger_of
 from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
 from kvquarry_core.ids import BlockHash
+from kvquarry_core.plan import GroupKind
 from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
