@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kvquarry_client.ledger import Eviction, Ledger
-from kvquarry_core.ids import Handle
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import AdmitRequest, Answer, Ask, Refusal
 
 _Result = TypeVar("_Result")
 
@@ -22,7 +21,8 @@ def timed(name: str, call: Callable[[], _Result], observer: Observer) -> _Result
     except Exception as error:
         observer(name, time.perf_counter() - start, error)
         raise
-    refused = " (refused)" if isinstance(result, Refusal) else ""
+    answers = result if isinstance(result, list) else [result]
+    refused = " (refused)" if any(isinstance(one, Refusal) for one in answers) else ""
     observer(name + refused, time.perf_counter() - start, None)
     return result
 
@@ -37,6 +37,7 @@ class TimedLedger:
         # What waits for no answer goes straight through.
         self.take = ledger.take
         self.settle = ledger.settle
+        self.give_back = ledger.give_back
         self.commit = ledger.commit
         self.drop = ledger.drop
         self.free = ledger.free
@@ -46,13 +47,10 @@ class TimedLedger:
         self.used_fraction = ledger.used_fraction
         self.close = ledger.close
 
-    def admit(self, request: AdmitRequest) -> Admission | Refusal:
-        """See :meth:`Ledger.admit`."""
-        return self._exchange("admit", lambda: self._ledger.admit(request))
-
-    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
-        """See :meth:`Ledger.grow`."""
-        return self._exchange("grow", lambda: self._ledger.grow(handle, wanted))
+    def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask`."""
+        name = "admit" if any(isinstance(ask, AdmitRequest) for ask in asks) else "grow"
+        return self._exchange(name, lambda: self._ledger.ask(asks))
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""

@@ -13,7 +13,7 @@ from kvquarry_client import wire
 from kvquarry_client.channel import open_channel
 from kvquarry_client.inproc import open_inproc
 from kvquarry_client.ledger import Ledger
-from kvquarry_client.session import Session, retry_while_unreachable
+from kvquarry_client.session import Session, retry_while_away
 from kvquarry_client.target import Target, parse_target
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 
@@ -77,7 +77,7 @@ def _open_remote(
 ) -> OpenedPool:
     channel = open_channel(target)
     stub = pool_pb2_grpc.PoolServiceStub(channel)
-    opened: pool_pb2.OpenPoolResponse = retry_while_unreachable(
+    opened: pool_pb2.OpenPoolResponse = retry_while_away(
         lambda: stub.OpenPool(request, timeout=_CALL_TIMEOUT_S),
         target,
         timeout_s=connect_timeout_s,

@@ -17,6 +17,14 @@ import grpc
 from kvquarry.v1alpha import status_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
+#: Reasons that another life of the service will not give.
+_TEMPORARY = frozenset({"DRAINING"})
+_UNREACHABLE = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNKNOWN,
+)
 
 
 class ClientError(Exception):
@@ -61,14 +69,12 @@ def typed_error(error: grpc.RpcError) -> ServiceError | None:
     return None
 
 
-def is_unreachable(error: grpc.RpcError) -> bool:
-    """Whether the call may be tried again: nobody answered, or the connection broke."""
-    return typed_error(error) is None and error.code() in (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.UNKNOWN,
-    )
+def may_be_retried(error: grpc.RpcError) -> bool:
+    """Whether somebody may answer soon: nobody did, the connection broke, or he is leaving."""
+    typed = typed_error(error)
+    if typed is not None:
+        return typed.reason in _TEMPORARY
+    return error.code() in _UNREACHABLE
 
 
 def _decode(value: str | bytes) -> ServiceError | None:

@@ -7,9 +7,10 @@ from kvquarry_client.ledger import Eviction
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import Answer, Ask
+from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment, Row
+from kvquarry_core.prefix_index import Row
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import LayerView, check_worker
 
@@ -35,23 +36,13 @@ def register_inproc_worker(pool_id: str, views: Sequence[LayerView], buffer_byte
     ledger.has_worker = True
 
 
-class _EvictionLog:
-    """Remembers what the pool forgot until the engine asks."""
-
-    def __init__(self) -> None:
-        self.evictions: list[Eviction] = []
-
-    def forgotten(self, commitment: Commitment) -> None:
-        self.evictions.append(Eviction(commitment.kind, commitment.block_hash))
-
-
 class InprocLedger:
     """A :class:`~kvquarry_client.ledger.Ledger` that calls a pool of its own."""
 
     def __init__(self, plan: Plan) -> None:
         self.num_exchanges = 0
         self.has_worker = False
-        self._log = _EvictionLog()
+        self._log = EvictionLog()
         self.pool = Pool(plan, observer=self._log)
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -111,8 +102,8 @@ class InprocLedger:
 
     def take_evictions(self) -> list[Eviction]:
         """See :meth:`Ledger.take_evictions`."""
-        taken, self._log.evictions = self._log.evictions, []
-        return taken
+        forgotten = self._log.drain(self.pool.store.index)
+        return [Eviction(one.kind, one.block_hash) for one in forgotten]
 
     def close(self) -> None:
         """See :meth:`Ledger.close`; the pool goes with the process."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kvquarry.v1alpha import worker_pb2, worker_pb2_grpc
 from kvquarry_client.channel import open_channel
 from kvquarry_client.inproc import register_inproc_worker
-from kvquarry_client.session import retry_while_unreachable
+from kvquarry_client.session import retry_while_away
 from kvquarry_client.target import Target
 from kvquarry_core.worker_layout import LayerView
 
@@ -56,7 +56,7 @@ def register_worker(
     request = _request(pool_id, incarnation, memory)
     with open_channel(target) as channel:
         stub = worker_pb2_grpc.WorkerServiceStub(channel)
-        retry_while_unreachable(
+        retry_while_away(
             lambda: stub.RegisterWorker(request, timeout=_CALL_TIMEOUT_S),
             target,
             timeout_s=timeout_s,

@@ -19,7 +19,7 @@ from kvquarry_client.errors import (
     PoolLost,
     ServiceError,
     ServiceUnavailable,
-    is_unreachable,
+    may_be_retried,
     typed_error,
 )
 from kvquarry_client.ledger import Eviction
@@ -166,7 +166,7 @@ class Session:
 
     def _recover(self, error: grpc.RpcError) -> None:
         """Connect again and send everything whose result is still missing."""
-        if not is_unreachable(error):
+        if not may_be_retried(error):
             raise typed_error(error) or error
         try:
             self._resume(error)
@@ -189,16 +189,14 @@ class Session:
         """Open a stream; waits for a service that is away."""
         if self._stream is not None:
             self._stream.close()
-        retry_while_unreachable(
-            self._start_stream, self._target, timeout_s=self._reconnect_timeout_s
-        )
+        retry_while_away(self._start_stream, self._target, timeout_s=self._reconnect_timeout_s)
 
     def _start_stream(self) -> None:
         self._stream = BatchStream(self._channel, self._opened.pool_id, self._opened.incarnation)
         self._stream.start()
 
 
-def retry_while_unreachable(
+def retry_while_away(
     call: Callable[[], _Result], target: Target, *, timeout_s: float, report_every_s: float = 5.0
 ) -> _Result:
     """Call until somebody answers, and say every few seconds who is waited for.
@@ -213,7 +211,7 @@ def retry_while_unreachable(
         try:
             return call()
         except grpc.RpcError as error:
-            if not is_unreachable(error):
+            if not may_be_retried(error):
                 raise typed_error(error) or error from None
         waited = time.monotonic() - start
         if waited >= timeout_s:

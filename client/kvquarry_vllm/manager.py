@@ -17,10 +17,15 @@ from vllm.v1.request import Request, RequestStatus
 from kvquarry_client.engine import ledger_of
 from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
 from kvquarry_core.ids import BlockHash
+from kvquarry_core.plan import GroupKind
 from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
+
+#: Attention blocks are asked for so many tokens before a request needs them, while memory is
+#: plenty.
+_AHEAD_TOKENS = 256
 
 
 def make_kv_cache_manager(
@@ -36,14 +41,13 @@ def make_kv_cache_manager(
 ) -> "QuarryKVCacheManager":
     """Stand in for ``KVCacheManager(...)`` where the pool is one of ours."""
     plan = kv_cache_config.plan
-    keep_free = [0] * len(plan.classes)
-    keep_free[0] = int(watermark * kv_cache_config.num_blocks)
     settings = ShadowSettings(
         max_grant_tokens=kv_cache_config.max_num_batched_tokens,
         lookahead_tokens=kv_cache_config.num_lookahead_tokens,
         must_fit_whole=kv_cache_config.reserve_full_sequence,
-        keep_free_blocks=tuple(keep_free) if keep_free[0] else (),
-        retention=Retention(scheduler_block_size, kv_cache_config.prefix_cache_retention_interval),
+        keep_free_blocks=_keep_free(kv_cache_config, watermark),
+        retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
+        ahead_tokens=_AHEAD_TOKENS,
     )
     shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(
@@ -286,6 +290,16 @@ class QuarryKVCacheManager:
         evictions = self.shadow.ledger.take_evictions()
         if evictions:
             self._events.evicted(evictions)
+
+
+def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[int, ...]:
+    """Blocks by size class; vLLM's watermark is a share of the attention blocks."""
+    plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
+    keep_free = [0] * len(plan.classes)
+    for spec, size_class in zip(plan.groups, plan.class_of_group, strict=True):
+        if spec.kind is GroupKind.FULL_ATTENTION:
+            keep_free[size_class] = num_blocks
+    return tuple(keep_free) if num_blocks else ()
 
 
 def _retention(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:

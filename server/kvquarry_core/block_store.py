@@ -14,7 +14,7 @@
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lru import RecencyList
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
@@ -36,6 +36,9 @@ class BlockStore:
         self._class_ids = [ClassId(index) for index in range(len(plan.classes))]
         self._clock = 0
         self._refs = [array("i", [0]) * c.num_blocks for c in plan.classes]
+        # Who spent a block, plus 1, and for which group: the quick way to know that it is held.
+        self._spenders = [array("I", [0]) * c.num_blocks for c in plan.classes]
+        self._spent_for = [array("H", [0]) * c.num_blocks for c in plan.classes]
         self._commitments: list[list[Commitment | None]] = [
             [None] * c.num_blocks for c in plan.classes
         ]
@@ -59,6 +62,11 @@ class BlockStore:
     def num_own(self, size_class: ClassId) -> int:
         """Blocks to be had without taking a slab from anybody: free and cached ones."""
         return self.slabs.num_free(size_class) + len(self._cached[size_class])
+
+    def num_available(self, size_class: ClassId) -> int:
+        """Blocks to be had without taking a slab from another class."""
+        per_slab = self.plan.classes[size_class].blocks_per_slab
+        return self.num_own(size_class) + self.slabs.num_unassigned * per_slab
 
     def commitment(self, size_class: ClassId, block: BlockId) -> Commitment | None:
         """What a block is findable under, if anything."""
@@ -142,14 +150,17 @@ class BlockStore:
         """Gather enough slabs that every class can serve its demand out of its own.
 
         Call only when :meth:`fits` said yes, and before the first :meth:`grant` of the demand.
+        Clearing a slab may empty others by the way, where rows span them: then the class that
+        counted on those is short in its turn, and a slab is there for it.
         """
-        for size_class in self._class_ids:
-            while self.num_own(size_class) < demand[size_class]:
-                if not self.slabs.num_unassigned:
-                    slab = self._spare_slab(size_class, demand)
-                    assert slab is not None, f"fits() promised a slab for class {size_class}"
-                    self._clear_slab(slab)
-                self.slabs.carve(size_class)
+        short = self._shortest(demand)
+        while short is not None:
+            if not self.slabs.num_unassigned:
+                slab = self._spare_slab(short, demand)
+                assert slab is not None, f"fits() promised a slab for class {short}"
+                self._clear_slab(slab)
+            self.slabs.carve(short)
+            short = self._shortest(demand)
 
     def grant(self, size_class: ClassId, near: SlabId | None, demand: list[int]) -> BlockId:
         """Take one block off the free ones; ``demand`` is what is still wanted and shrinks.
@@ -164,19 +175,43 @@ class BlockStore:
         self._mark_used(size_class, block)
         return block
 
-    def spend(self, size_class: ClassId, block: BlockId) -> None:
+    def spend(self, block: BlockId, handle: Handle, group: GroupId) -> None:
         """A granted block becomes a request's own; whoever spends it zeroes it if it is dirty."""
+        size_class = self.plan.class_of_group[group]
         self._refs[size_class][block] = 1
+        self._spenders[size_class][block] = handle + 1
+        self._spent_for[size_class][block] = group
         self.slabs.clean(size_class, block)
+
+    def was_spent_by(self, block: BlockId, handle: Handle, group: GroupId) -> bool:
+        """Whether a request spent a block for a group, and has not dropped it since."""
+        size_class = self.plan.class_of_group[group]
+        return (
+            self._spenders[size_class][block] == handle + 1
+            and self._spent_for[size_class][block] == group
+        )
+
+    def drop(self, block: BlockId, group: GroupId) -> None:
+        """Whoever spent a block gives it up before its request is over."""
+        size_class = self.plan.class_of_group[group]
+        self._spenders[size_class][block] = 0
+        self.release(size_class, block)
 
     def give_back(self, size_class: ClassId, block: BlockId) -> None:
         """A granted block was not spent."""
         self._num_used_in[self.slabs.slab_of(size_class, block)] -= 1
         self._push_free(size_class, block)
 
+    def _shortest(self, demand: Sequence[int]) -> ClassId | None:
+        """A class that cannot serve its demand out of its own, if there is one."""
+        for size_class in self._class_ids:
+            if self.num_own(size_class) < demand[size_class]:
+                return size_class
+        return None
+
     def _make_room(self, size_class: ClassId, demand: Sequence[int]) -> SlabId:
         """A slab of the class with a free block: an unassigned one, or by evicting the oldest."""
-        if self.slabs.num_unassigned:
+        if self.slabs.num_unassigned > self._num_slabs_owed(size_class, demand):
             return self.slabs.carve(size_class)
         victim = self._cached[size_class].oldest()
         spare = self._spare_slab(size_class, demand)
@@ -185,6 +220,15 @@ class BlockStore:
             return self.slabs.carve(size_class)
         assert victim is not None, f"fits() promised a block of class {size_class}"
         return self._evict(size_class, BlockId(victim))
+
+    def _num_slabs_owed(self, size_class: ClassId, demand: Sequence[int]) -> int:
+        """Unassigned slabs that other classes count on."""
+        owed = 0
+        for other in self._class_ids:
+            lacking = demand[other] - self.num_own(other)
+            if other != size_class and lacking > 0:
+                owed += -(-lacking // self.plan.classes[other].blocks_per_slab)
+        return owed
 
     def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
         """Free a cached block and its row; its slab, carved again if that emptied it."""

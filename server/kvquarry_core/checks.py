@@ -4,14 +4,21 @@ from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId, KindId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
+from kvquarry_core.lease import Lease
 from kvquarry_core.messages import AdmitRequest, AheadRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
+from kvquarry_core.requests import RequestRecord
 
 
 def check_admit(plan: Plan, request: AdmitRequest) -> None:
-    """The token counts of a request must agree with each other."""
+    """The numbers of a request must agree with each other and with the plan."""
+    if not 0 <= request.handle <= LARGEST_HANDLE:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"handles run from 0 to {LARGEST_HANDLE}, not {request.handle}",
+        )
     if request.num_tokens < 1 or not 0 <= request.max_hit_tokens < request.num_tokens:
         raise UsageError(
             Reason.INVALID_ARGUMENT,
@@ -20,10 +27,15 @@ def check_admit(plan: Plan, request: AdmitRequest) -> None:
         )
     counts = (request.lookahead_tokens, request.must_fit_tokens, *request.keep_free_blocks)
     if request.max_grant_tokens < 1 or min(counts) < 0:
-        raise UsageError(Reason.INVALID_ARGUMENT, f"negative counts in {request}")
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"request {request.handle} wants {request.max_grant_tokens} tokens granted "
+            f"(at least 1) and counts {counts} (at least 0)",
+        )
     if request.keep_free_blocks and len(request.keep_free_blocks) != len(plan.classes):
         raise UsageError(
-            Reason.INVALID_ARGUMENT, f"the pool has {len(plan.classes)} size classes: {request}"
+            Reason.INVALID_ARGUMENT,
+            f"the pool has {len(plan.classes)} size classes, not {len(request.keep_free_blocks)}",
         )
 
 
@@ -65,24 +77,32 @@ def check_ahead(request: AheadRequest) -> None:
         )
 
 
-def check_kind(plan: Plan, kind: KindId, row: Row) -> tuple[GroupId, ...]:
-    """The kind exists and its rows look like this one; returns its groups."""
+def check_commit(  # noqa: PLR0913, PLR0917 - a commit, and all it is checked against
+    store: BlockStore,
+    lease: Lease,
+    record: RequestRecord,
+    handle: Handle,
+    kind: KindId,
+    row: Row,
+) -> None:
+    """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
+    plan = store.plan
     if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
         raise UsageError(Reason.UNKNOWN_GROUP, f"kind {kind} has no rows like {row}")
     check_blocks(plan, plan.kinds[kind][0], row)
-    return plan.kinds[kind]
-
-
-def check_row(store: BlockStore, kind: KindId, row: Row) -> None:
-    """Only its sole owner may commit a block, and only once."""
-    plan = store.plan
     size_class = plan.class_of_kind(kind)
-    for block in row:
-        if store.num_references(size_class, block) != 1 or row.count(block) != 1:
+    for group, block in zip(plan.kinds[kind], row, strict=True):
+        if block in lease.blocks[group]:
+            continue
+        if not store.was_spent_by(block, handle, group) and block not in record.held[group]:
             raise UsageError(
-                Reason.NOT_SOLE_OWNER, f"block {block} of kind {kind} has not exactly one user"
+                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+            )
+        if store.num_references(size_class, block) != 1:
+            raise UsageError(
+                Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
             )
         if store.commitment(size_class, block) is not None:
             raise UsageError(
-                Reason.ALREADY_COMMITTED, f"block {block} of kind {kind} has a hash already"
+                Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
             )

@@ -27,12 +27,17 @@ class Hit:
     kinds: tuple[KindHit, ...]
 
 
+NOTHING_HIT = Hit(0, 0, ())
+
+
 class Coordinator:
     """Reconciles the rules of all kinds; models of one kind take the short way."""
 
     def __init__(self, plan: Plan) -> None:
         specs = [plan.spec_of_kind(KindId(index)) for index in range(len(plan.kinds))]
         self.rules = tuple(rule_for(spec) for spec in specs)
+        #: What a request builds on that finds nothing.
+        self.no_hit = Hit(0, 0, (NO_HIT,) * len(specs))
         self._alignment = math.lcm(*(spec.block_tokens for spec in specs))
         self._hashes_per_block = [spec.block_tokens // plan.hash_tokens for spec in specs]
         self._is_downward_closed = [spec.kind is GroupKind.FULL_ATTENTION for spec in specs]

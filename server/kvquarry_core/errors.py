@@ -7,7 +7,7 @@
     |-- PlanError      the memory or the groups admit no plan
     `-- BrokenLaw      our own bug, found by ``check_integrity``
 
-A shortage of blocks is not an error: it is the value :class:`kvquarry_core.answers.Refusal`.
+A shortage of blocks is not an error: it is the value :class:`kvquarry_core.messages.Refusal`.
 """
 
 from enum import Enum

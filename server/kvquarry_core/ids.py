@@ -18,5 +18,7 @@ Handle = NewType("Handle", int)
 #: hashes are equal only if the whole prefix is, so the full digest must be kept.
 BlockHash = NewType("BlockHash", bytes)
 
+#: Handles run from 0 to this: one more than a handle is kept in four bytes per block.
+LARGEST_HANDLE = (1 << 32) - 2
 #: The placeholder for a skipped position in every size class; never taken, never freed.
 NULL_BLOCK = BlockId(0)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId
+from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.plan import Plan
 
 
@@ -26,14 +26,17 @@ class Lease:
         """Blocks were granted to the client as a whole."""
         self.blocks[group].update(blocks)
 
-    def holds(self, members: Sequence[GroupId], row: Sequence[BlockId]) -> bool:
-        """Whether all blocks of a row are leased."""
-        return all(block in self.blocks[group] for group, block in zip(members, row, strict=True))
-
-    def hand_over(self, group: GroupId, block: BlockId) -> None:
+    def hand_over(self, group: GroupId, block: BlockId, handle: Handle) -> None:
         """A leased block becomes a request's own."""
         self.blocks[group].remove(block)
-        self._store.spend(self._plan.class_of_group[group], block)
+        self._store.spend(block, handle, group)
+
+    def check(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Raise unless all of these are leased, and each is named once."""
+        if len(set(blocks)) != len(blocks) or not self.blocks[group].issuperset(blocks):
+            raise UsageError(
+                Reason.NOT_GRANTED, f"not all of {list(blocks)} are leased in group {group}"
+            )
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """The client needs these no longer.
@@ -41,11 +44,7 @@ class Lease:
         Raises:
             UsageError: One of them is not leased; then none is taken back.
         """
-        leased = self.blocks[group]
-        if len(set(blocks)) != len(blocks) or not leased.issuperset(blocks):
-            raise UsageError(
-                Reason.NOT_GRANTED, f"not all of {list(blocks)} are leased in group {group}"
-            )
-        leased.difference_update(blocks)
+        self.check(group, blocks)
+        self.blocks[group].difference_update(blocks)
         for block in blocks:
             self._store.give_back(self._plan.class_of_group[group], block)

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from kvquarry_core.prefix_index import Commitment
+from kvquarry_core.prefix_index import Commitment, PrefixIndex
 
 
 class PoolObserver(Protocol):
@@ -11,6 +11,22 @@ class PoolObserver(Protocol):
     def forgotten(self, commitment: Commitment) -> None:
         """A row lost its hash: it was evicted, reset or made invalid."""
         ...
+
+
+class EvictionLog:
+    """Collects what a pool forgets until somebody asks what can no longer be found."""
+
+    def __init__(self) -> None:
+        self._forgotten: list[Commitment] = []
+
+    def forgotten(self, commitment: Commitment) -> None:
+        """See :meth:`PoolObserver.forgotten`."""
+        self._forgotten.append(commitment)
+
+    def drain(self, index: PrefixIndex) -> list[Commitment]:
+        """What was forgotten since the last call and has no twin that is still found, in order."""
+        forgotten, self._forgotten = self._forgotten, []
+        return [one for one in forgotten if index.find(one.kind, one.block_hash) is None]
 
 
 class _Nobody:

@@ -27,7 +27,9 @@ from kvquarry_core.ids import ClassId, GroupId, KindId
 _LARGEST_SLAB_FACTOR = 8
 #: And not so large that fewer than this many fit: slabs are what classes exchange.
 _FEWEST_SLABS = 8
-_MOST_CANDIDATES = 4096
+_MOST_CANDIDATES = 1024
+#: Strides tried for one of them, from either end.
+_MOST_TRIED = 256
 
 
 class GroupKind(Enum):
@@ -122,6 +124,15 @@ class Plan:
         """Bytes one block takes in the pool, padding included."""
         return self.classes[size_class].stride_bytes * self.num_regions
 
+    def could_hold(self, demand: Sequence[int]) -> bool:
+        """Whether an empty pool holds ``demand[c]`` blocks of every class ``c`` at once."""
+        num_slabs = self.num_slabs - 1
+        for index, (size_class, wanted) in enumerate(zip(self.classes, demand, strict=True)):
+            per_slab = size_class.blocks_per_slab
+            beside_nulls = per_slab - self.num_reserved_blocks if index == 0 else 0
+            num_slabs -= -(-max(wanted - beside_nulls, 0) // per_slab)
+        return num_slabs >= 0
+
     def class_of_kind(self, kind: KindId) -> ClassId:
         """The class all groups of a kind take their blocks from."""
         return self.class_of_group[self.kinds[kind][0]]
@@ -141,45 +152,66 @@ def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
     _check_groups(groups)
     num_regions = max(group.num_layers for group in groups)
     region_bytes = pool_bytes // num_regions
-    pages = sorted({group.page_bytes for group in groups})
-    slab = _choose_slab(groups, pages, region_bytes)
+    slab = _choose_slab(groups, region_bytes)
     num_slabs = region_bytes // slab.slab_bytes
-    reserved = -(-max(slab.strides) // slab.strides[0])
-    classes = tuple(_size_classes(slab, num_slabs, reserved))
-    if any(size_class.num_usable_blocks < 1 for size_class in classes):
-        needed = (1 + len(pages)) * slab.slab_bytes * num_regions
-        raise PlanError(
-            Reason.POOL_TOO_SMALL,
-            f"{pool_bytes} bytes hold {num_slabs} slabs of {slab.slab_bytes * num_regions} bytes; "
-            f"give the KV cache at least {needed} bytes",
-        )
-    return Plan(
+    reserved = -(-slab.cuts[-1].stride_bytes // slab.cuts[0].stride_bytes)
+    contents = [cut.content for cut in slab.cuts]
+    plan = Plan(
         groups=tuple(groups),
         kinds=_kinds(groups),
-        classes=classes,
-        class_of_group=tuple(ClassId(pages.index(group.page_bytes)) for group in groups),
+        classes=tuple(_size_classes(slab, num_slabs, reserved)),
+        class_of_group=tuple(ClassId(contents.index(_content(group))) for group in groups),
         hash_tokens=math.gcd(*(group.block_tokens for group in groups)),
         num_regions=num_regions,
         slab_bytes=slab.slab_bytes,
         num_slabs=num_slabs,
         num_reserved_blocks=reserved,
     )
+    if not plan.could_hold([1] * len(plan.classes)):
+        needed = (1 + len(plan.classes)) * slab.slab_bytes * num_regions
+        raise PlanError(
+            Reason.POOL_TOO_SMALL,
+            f"{pool_bytes} bytes hold {num_slabs} slabs of {slab.slab_bytes * num_regions} bytes; "
+            f"give the KV cache at least {needed} bytes",
+        )
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a class's blocks hold: states and attention never share one.
+
+    Bytes that were last a state mean nothing to attention, whatever their number; as blocks of
+    two classes they are known to be dirty.
+    """
+
+    page_bytes: int
+    may_be_padded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How a slab is cut for one class."""
+
+    content: _Content
+    stride_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Slab:
-    """A candidate: one slab cut for each page size."""
+    """A candidate: one slab cut for every class, the smallest stride first."""
 
     slab_bytes: int
-    pages: tuple[int, ...]
-    strides: tuple[int, ...]
+    cuts: tuple[_Cut, ...]
 
     def cost(self, region_bytes: int) -> float:
         """Worst padding of a class, plus the share of the pool one slab pins."""
-        padding = max(
-            1 - page / stride for page, stride in zip(self.pages, self.strides, strict=True)
-        )
+        padding = max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
         return padding + self.slab_bytes / max(region_bytes, 1)
+
+
+def _content(group: GroupSpec) -> _Content:
+    return _Content(group.page_bytes, group.may_be_padded)
 
 
 def _check_groups(groups: Sequence[GroupSpec]) -> None:
@@ -191,46 +223,66 @@ def _check_groups(groups: Sequence[GroupSpec]) -> None:
             raise PlanError(Reason.INVALID_GROUPS, f"group {index} has a size below 1: {group}")
 
 
-def _choose_slab(groups: Sequence[GroupSpec], pages: list[int], region_bytes: int) -> _Slab:
+def _choose_slab(groups: Sequence[GroupSpec], region_bytes: int) -> _Slab:
     """The slab with the least padding and pinning; one class needs no slabs at all."""
-    if len(pages) == 1:
-        whole = region_bytes // pages[0] * pages[0]
-        return _Slab(max(whole, pages[0]), (pages[0],), (pages[0],))
-    return min(_candidates(groups, pages, region_bytes), key=lambda slab: slab.cost(region_bytes))
+    contents = sorted({_content(group) for group in groups}, key=_by_size)
+    if len(contents) == 1:
+        page = contents[0].page_bytes
+        return _Slab(max(region_bytes // page, 1) * page, (_Cut(contents[0], page),))
+    candidates = _candidates(groups, contents, region_bytes)
+    return min(candidates, key=lambda slab: slab.cost(region_bytes))
+
+
+def _by_size(content: _Content) -> tuple[int, bool]:
+    return content.page_bytes, content.may_be_padded
 
 
 def _candidates(
-    groups: Sequence[GroupSpec], pages: list[int], region_bytes: int
+    groups: Sequence[GroupSpec], contents: Sequence[_Content], region_bytes: int
 ) -> Iterator[_Slab]:
-    unpadded = {group.page_bytes for group in groups if not group.may_be_padded}
-    alignment = math.lcm(*(group.alignment_bytes for group in groups))
-    unit = math.lcm(*unpadded) if unpadded else alignment
-    smallest = -(-pages[-1] // unit)
+    alignment = math.lcm(*(group.alignment_bytes for group in groups if group.may_be_padded))
+    unpadded = [content.page_bytes for content in contents if not content.may_be_padded]
+    unit = math.lcm(alignment, *unpadded)
+    smallest = -(-contents[-1].page_bytes // unit)
     largest = min(smallest * _LARGEST_SLAB_FACTOR, region_bytes // _FEWEST_SLABS // unit)
     step = max(1, (largest - smallest) // _MOST_CANDIDATES)
     for multiple in range(smallest, max(smallest, largest) + 1, step):
         slab_bytes = multiple * unit
-        strides = tuple(
-            page if page in unpadded else _stride(slab_bytes, page, alignment) for page in pages
-        )
-        yield _Slab(slab_bytes, tuple(pages), strides)
+        cuts = [_cut(content, slab_bytes, alignment) for content in contents]
+        cuts.sort(key=lambda cut: (cut.stride_bytes, _by_size(cut.content)))
+        yield _Slab(slab_bytes, tuple(cuts))
+
+
+def _cut(content: _Content, slab_bytes: int, alignment: int) -> _Cut:
+    page_bytes = content.page_bytes
+    if not content.may_be_padded:
+        return _Cut(content, page_bytes)
+    return _Cut(content, _stride(slab_bytes, page_bytes, alignment))
 
 
 def _stride(slab_bytes: int, page_bytes: int, alignment: int) -> int:
-    """The smallest aligned stride that holds a page and divides the slab."""
-    for num_blocks in range(slab_bytes // page_bytes, 1, -1):
-        stride, rest = divmod(slab_bytes, num_blocks)
-        if rest == 0 and stride % alignment == 0:
-            return stride
+    """The smallest aligned stride that holds a page and divides the slab.
+
+    A few hundred are tried from the largest number of blocks down and from the smallest stride up;
+    where neither finds one, a block takes the slab.
+    """
+    most = slab_bytes // page_bytes
+    for num_blocks in range(most, max(most - _MOST_TRIED, 1), -1):
+        if slab_bytes % (num_blocks * alignment) == 0:
+            return slab_bytes // num_blocks
+    least = -(-page_bytes // alignment)
+    for units in range(least, least + _MOST_TRIED):
+        if slab_bytes % (units * alignment) == 0:
+            return units * alignment
     return slab_bytes
 
 
 def _size_classes(slab: _Slab, num_slabs: int, reserved: int) -> Iterator[SizeClass]:
-    for index, (page, stride) in enumerate(zip(slab.pages, slab.strides, strict=True)):
-        per_slab = slab.slab_bytes // stride
+    for index, cut in enumerate(slab.cuts):
+        per_slab = slab.slab_bytes // cut.stride_bytes
         num_blocks = per_slab * num_slabs
-        usable = num_blocks - (reserved if index == 0 else per_slab)
-        yield SizeClass(page, stride, per_slab, num_blocks, usable)
+        usable = max(num_blocks - (reserved if index == 0 else per_slab), 0)
+        yield SizeClass(cut.content.page_bytes, cut.stride_bytes, per_slab, num_blocks, usable)
 
 
 def _kinds(groups: Sequence[GroupSpec]) -> tuple[tuple[GroupId, ...], ...]:

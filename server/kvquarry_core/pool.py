@@ -80,7 +80,11 @@ class Pool:
             raise UsageError(Reason.DUPLICATE_REQUEST, f"request {request.handle} exists already")
         index, hashes = self.store.index, request.hashes
         hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
-        answer = self._refuse(request, hit) or self._admit_after(hit, request)
+        answer = self._admit_on(hit, request)
+        if _is_shortage(answer) and hit.num_tokens and not self.requests:
+            # Nobody will ever free anything: better to compute the prefix again than to wait for
+            # a block beside the checkpoint that was hit.
+            answer = self._admit_on(self._coordinator.no_hit, request)
         if isinstance(answer, Refusal):
             self.totals.refusals += 1
         return answer
@@ -88,13 +92,26 @@ class Pool:
     def grow(self, handle: Handle, num_blocks: Sequence[int]) -> Grant | Refusal:
         """Grant a request ``num_blocks[g]`` more blocks in every group ``g``, or none at all."""
         record = self._record(handle)
-        return self._refuse_blocks(num_blocks) or self._grant(record, num_blocks)
+        checks.check_counts(self.plan, num_blocks)
+        demand = self._sizing.by_class(num_blocks)
+        if self.store.fits(demand, self._nothing_touched):
+            return self._grant(record, num_blocks)
+        self.totals.refusals += 1
+        columns = zip(record.held, record.granted, num_blocks, strict=True)
+        total = self._sizing.by_class(
+            [len(held) + len(granted) + more for held, granted, more in columns]
+        )
+        if self.plan.could_hold(total):
+            return self._sizing.shortage(demand)
+        return self._sizing.never(demand)
 
     def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
         """Add blocks to the client's stock of states, by group, or none at all."""
-        refusal = self._refuse_blocks(num_blocks)
-        if refusal is not None:
-            return refusal
+        checks.check_counts(self.plan, num_blocks)
+        demand = self._sizing.by_class(num_blocks)
+        if not self.store.fits(demand, self._nothing_touched):
+            self.totals.refusals += 1
+            return self._sizing.shortage(demand)
         grant = self._grant(RequestRecord.empty(len(self.plan.groups)), num_blocks)
         for group, blocks in enumerate(grant.blocks):
             self.lease.add(GroupId(group), blocks)
@@ -144,10 +161,11 @@ class Pool:
         taken = granted[:num_blocks]
         del granted[:num_blocks]
         for block in taken:
-            self.store.spend(size_class, block)
+            self.store.spend(block, handle, group)
         record.held[group] += taken
         self.num_granted[size_class] -= num_blocks
-        self._count_lookup(record)
+        if taken:
+            self._count_lookup(record)
         return taken
 
     def settle(self, handle: Handle) -> None:
@@ -165,13 +183,12 @@ class Pool:
         later, after they were written. States can be hit from the next step on.
         """
         record = self._record(handle)
-        members = checks.check_kind(self.plan, kind, row)
-        if self.lease.holds(members, row):
-            for group, block in zip(members, row, strict=True):
-                self.lease.hand_over(group, block)
+        checks.check_commit(self.store, self.lease, record, handle, kind, row)
+        for group, block in zip(self.plan.kinds[kind], row, strict=True):
+            if block in self.lease.blocks[group]:
+                self.lease.hand_over(group, block, handle)
                 record.held[group].append(block)
                 self.num_granted[self.plan.class_of_group[group]] -= 1
-        checks.check_row(self.store, kind, row)
         commitment = self.store.commit(kind, block_hash, row)
         self.totals.commits += 1
         if self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE:
@@ -187,7 +204,7 @@ class Pool:
                 Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
             )
         held.remove(block)
-        self.store.release(self.plan.class_of_group[group], block)
+        self.store.drop(block, group)
 
     def free(self, handle: Handle) -> None:
         """The request is over. Its tail is released before its head, so it is evicted first."""
@@ -230,27 +247,25 @@ class Pool:
 
     # Admission, step by step.
 
-    def _refuse(self, request: AdmitRequest, hit: Hit) -> Refusal | None:
-        """The reasons to turn a request away before looking for blocks for its first chunk."""
+    def _admit_on(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
+        """Admit a request that builds on a hit, or say why not."""
         for kind_hit in hit.kinds:
             if not self._states_of_this_step.isdisjoint(kind_hit.commitments):
                 return Refusal(RefusalCause.SAME_STEP, hit.num_tokens, hit.longest_tokens)
-        if not request.must_fit_tokens:
-            return None
-        demand = self._sizing.whole_sequence(request, hit)
-        if self.store.fits(demand, self._sizing.touched(hit)):
-            return None
-        return self._sizing.shortage(demand, hit)
+        touched = self._sizing.touched(hit)
+        if request.must_fit_tokens:
+            whole = self._sizing.whole_sequence(request, 0)
+            if not self.plan.could_hold(whole):
+                return self._sizing.never(whole, hit)
+            demand = self._sizing.with_kept_free(
+                self._sizing.whole_sequence(request, hit.num_tokens), request
+            )
+            if not self.store.fits(demand, touched):
+                return self._sizing.shortage(demand, hit)
+        return self._grant_first_chunk(hit, request)
 
-    def _refuse_blocks(self, num_blocks: Sequence[int]) -> Refusal | None:
-        checks.check_counts(self.plan, num_blocks)
-        demand = self._sizing.by_class(num_blocks)
-        if self.store.fits(demand, self._nothing_touched):
-            return None
-        self.totals.refusals += 1
-        return self._sizing.shortage(demand)
-
-    def _admit_after(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
+    def _grant_first_chunk(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
+        """As much of the first chunk as there are blocks for."""
         touched = self._sizing.touched(hit)
         demand: list[int] = []
         for wanted in self._sizing.first_chunks(request, hit):
@@ -262,7 +277,11 @@ class Pool:
                 held = tuple(list(blocks) for blocks in record.held)
                 grant = self._grant(record, wanted)
                 return Admission(hit.num_tokens, hit.longest_tokens, held, grant)
-        return self._sizing.shortage(demand, hit)
+        if self.plan.could_hold(
+            self._sizing.by_class(self._sizing.new_blocks(request, 0, hit.num_tokens + 1))
+        ):
+            return self._sizing.shortage(demand, hit)
+        return self._sizing.never(demand, hit)
 
     def _touch(self, hit: Hit) -> RequestRecord:
         """A record that references a hit."""
@@ -309,3 +328,7 @@ class Pool:
         if record is None:
             raise UsageError(Reason.UNKNOWN_REQUEST, f"there is no request {handle}")
         return record
+
+
+def _is_shortage(answer: Admission | Refusal) -> bool:
+    return isinstance(answer, Refusal) and answer.cause is RefusalCause.SHORTAGE

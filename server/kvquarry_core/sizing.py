@@ -6,7 +6,7 @@ A gate that sums differently from the allocator either waits for ever or breaks 
 from collections.abc import Iterator, Sequence
 
 from kvquarry_core.block_store import BlockStore
-from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.coordinator import NOTHING_HIT, Coordinator, Hit
 from kvquarry_core.ids import BlockId, ClassId, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.plan import GroupKind, Plan
@@ -69,9 +69,12 @@ class Sizing:
                 blocks.update(commitment.row)
         return touched
 
-    def whole_sequence(self, request: AdmitRequest, hit: Hit) -> list[int]:
-        """Blocks by class so that all of a request fits, and some stay free besides."""
-        demand = self.by_class(self.new_blocks(request, hit.num_tokens, request.must_fit_tokens))
+    def whole_sequence(self, request: AdmitRequest, hit_tokens: int) -> list[int]:
+        """Blocks by class so that all of a request fits, beyond a hit."""
+        return self.by_class(self.new_blocks(request, hit_tokens, request.must_fit_tokens))
+
+    def with_kept_free(self, demand: Sequence[int], request: AdmitRequest) -> list[int]:
+        """A demand, and the blocks that must stay free besides."""
         spare = request.keep_free_blocks or [0] * len(demand)
         return [blocks + free for blocks, free in zip(demand, spare, strict=True)]
 
@@ -83,15 +86,16 @@ class Sizing:
             yield self.new_blocks(request, hit.num_tokens, end)
             num_tokens //= 2
 
-    def shortage(self, demand: Sequence[int], hit: Hit | None = None) -> Refusal:
-        """The refusal for a demand that does not fit."""
-        usable = [size_class.num_usable_blocks for size_class in self._plan.classes]
-        never = any(wanted > most for wanted, most in zip(demand, usable, strict=True))
-        own = (self._store.num_own(ClassId(index)) for index in range(len(usable)))
-        return Refusal(
-            RefusalCause.NEVER_FITS if never else RefusalCause.SHORTAGE,
-            hit.num_tokens if hit else 0,
-            hit.longest_tokens if hit else 0,
-            tuple(demand),
-            tuple(own),
+    def shortage(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
+        """The refusal for a demand that does not fit now, though an empty pool would hold it."""
+        return self._refusal(RefusalCause.SHORTAGE, demand, hit)
+
+    def never(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
+        """The refusal for a demand that not even an empty pool would hold."""
+        return self._refusal(RefusalCause.NEVER_FITS, demand, hit)
+
+    def _refusal(self, cause: RefusalCause, demand: Sequence[int], hit: Hit) -> Refusal:
+        available = (
+            self._store.num_available(ClassId(index)) for index in range(len(self._plan.classes))
         )
+        return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), tuple(available))

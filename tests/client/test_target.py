@@ -25,8 +25,17 @@ def test_a_target_names_a_socket_an_address_or_this_process(text: str, address: 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "unix:", "unix:relative/path", "localhost", "host:0", "host:70000", "host:x", "http://h:1",
-     "unix:/" + "x" * 107],
+    [
+        "",
+        "unix:",
+        "unix:relative/path",
+        "localhost",
+        "host:0",
+        "host:70000",
+        "host:x",
+        "http://h:1",
+        "unix:/" + "x" * 107,
+    ],
 )
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(InvalidTarget, match=r"unix:/path|107 bytes"):

@@ -31,9 +31,7 @@ def stock_manager(kind: GroupKind, num_speculative: int) -> SingleTypeKVCacheMan
         "scheduler_block_size": BLOCK,
     }
     if kind is GroupKind.FULL_ATTENTION:
-        spec = FullAttentionSpec(
-            block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32
-        )
+        spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
         return FullAttentionManager(spec, **common)
     state = MambaSpec(
         block_size=BLOCK,

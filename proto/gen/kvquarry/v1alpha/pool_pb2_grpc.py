@@ -56,7 +56,8 @@ class PoolServiceServicer(object):
 
     def OpenPool(self, request, context):
         """Opens the named engine's pool. Opening it again starts the engine's next life: the earlier
-        incarnation's pool is dropped and its messages are refused with STALE_INCARNATION.
+        incarnation's pool is dropped and its messages are refused with STALE_INCARNATION. A request
+        that is refused leaves the earlier life alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -64,7 +65,15 @@ class PoolServiceServicer(object):
 
     def Attach(self, request_iterator, context):
         """The ordered operation stream of one attachment. The first message says hello; every later
-        one is a batch. Each message that is not quiet is answered by one response, in order.
+        one is a batch. Each message that is not quiet is answered by exactly one response, in order. A
+        client may send ahead; one that does not read its answers is not read from either.
+
+        The service ends a stream with an error (see status.proto) whose reason is UNKNOWN_POOL or
+        STALE_INCARNATION when the pool is not, or no longer, the caller's; SUPERSEDED when the same
+        attachment opens another stream; OUT_OF_ORDER or ANSWER_FORGOTTEN when batch numbers do not add
+        up; INVALID_ARGUMENT when a message is not what it should be; DRAINING when the service stops;
+        POOL_BROKEN when it found a bug of its own. A message over the service's cap (16 MiB by default)
+        ends it with RESOURCE_EXHAUSTED and no reason. Nothing of the offending message was applied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

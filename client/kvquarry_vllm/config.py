@@ -1,0 +1,93 @@
+"""vLLM's picture of a mixed-size pool: travels from the scheduler's process to all workers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
+
+from kvquarry_core.ids import GroupId
+from kvquarry_core.plan import GroupKind, Plan, make_plan
+from kvquarry_vllm import capacity
+from kvquarry_vllm.geometry import cache_tensors
+from kvquarry_vllm.grouping import group_specs
+
+
+@dataclass
+class MixedKVCacheConfig(KVCacheConfig):
+    """A pool of blocks of several sizes.
+
+    ``num_blocks`` is the number of attention blocks, because that is what vLLM's workers use it
+    for. Pickled by reference, so this module must be importable in every worker.
+
+    Attributes:
+        plan: How the memory is cut.
+        memory_bytes: What the plan was made from; ``plan.pool_bytes`` of it are used.
+        reserve_full_sequence: Admit a request only when all of it fits.
+        max_num_batched_tokens: Tokens of one step.
+        num_lookahead_tokens: Attention slots beyond them, for draft tokens.
+        watermark: Share of the blocks that stay free when a request is admitted.
+        target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
+        engine: The engine's name there.
+        pool_id: The pool there. A pool for profiling is never opened.
+        incarnation: The engine's how-manieth life this is.
+    """
+
+    plan: Plan = field(kw_only=True)
+    memory_bytes: int = field(kw_only=True)
+    reserve_full_sequence: bool = field(kw_only=True)
+    max_num_batched_tokens: int = field(kw_only=True)
+    num_lookahead_tokens: int = field(kw_only=True)
+    watermark: float = field(kw_only=True)
+    target: str | None = field(default=None, kw_only=True)
+    engine: str | None = field(default=None, kw_only=True)
+    pool_id: str | None = field(default=None, kw_only=True)
+    incarnation: int | None = field(default=None, kw_only=True)
+
+    def num_blocks_of(self, tensor: KVCacheTensor) -> int:
+        """Blocks of the size class that a group's tensors show."""
+        group = self.group_of_layer(tensor.layers[0])
+        return self.plan.classes[self.plan.class_of_group[group]].num_blocks
+
+    def group_of_layer(self, layer: str) -> GroupId:
+        """The group whose block table a layer uses."""
+        return next(
+            GroupId(index)
+            for index, group in enumerate(self.kv_cache_groups)
+            if layer in group.layer_names
+        )
+
+    @property
+    def num_blocks_of_smallest_class(self) -> int:
+        """Ids below this exist in every size class."""
+        return min(size_class.num_blocks for size_class in self.plan.classes)
+
+
+def mixed_config(
+    vllm_config: Any, groups: list[KVCacheGroupSpec], memory_bytes: int
+) -> MixedKVCacheConfig:
+    """The configuration of a pool of ``memory_bytes`` for groups in scope, not opened yet.
+
+    Memory too small for any plan (only profiling asks for that) is grown to the least that has one.
+    """
+    specs = group_specs(groups)
+    memory_bytes = capacity.enough_memory(specs, memory_bytes)
+    plan = make_plan(specs, memory_bytes)
+    scheduler = vllm_config.scheduler_config
+    cache = vllm_config.cache_config
+    return MixedKVCacheConfig(
+        num_blocks=_num_attention_blocks(plan),
+        kv_cache_tensors=cache_tensors(plan, groups, cache.get_resolved_kv_cache_layout()),
+        kv_cache_groups=groups,
+        prefix_cache_retention_interval=cache.prefix_cache_retention_interval,
+        plan=plan,
+        memory_bytes=memory_bytes,
+        reserve_full_sequence=scheduler.scheduler_reserve_full_isl,
+        max_num_batched_tokens=scheduler.max_num_batched_tokens,
+        num_lookahead_tokens=vllm_config.num_lookahead_tokens,
+        watermark=scheduler.watermark,
+    )
+
+
+def _num_attention_blocks(plan: Plan) -> int:
+    kinds = [group.kind for group in plan.groups]
+    return plan.classes[plan.class_of_group[kinds.index(GroupKind.FULL_ATTENTION)]].num_blocks

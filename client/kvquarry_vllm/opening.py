@@ -1,0 +1,85 @@
+"""From a finished plan to an open pool, in the process that holds the scheduler."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvquarry_client.engine import OpenedPool, open_pool
+from kvquarry_client.errors import PlanMismatch
+from kvquarry_vllm import capacity
+from kvquarry_vllm.config import MixedKVCacheConfig
+from kvquarry_vllm.log import logger
+from kvquarry_vllm.settings import Settings
+
+
+class PoolTooSmall(ValueError):
+    """The memory does not hold one request of the model's longest length."""
+
+
+def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCacheConfig]) -> None:
+    """Open the engine's pool and write its name into the configuration of every worker.
+
+    Raises:
+        PoolTooSmall: Even an empty pool could not run the longest request.
+        ServiceUnavailable: Nobody answered at the target in time.
+        ServiceError: The service refused.
+    """
+    config = configs[0]
+    assert all(other.plan == config.plan for other in configs), "workers got different plans"
+    _check_capacity(config, vllm_config.model_config.max_model_len)
+    engine = settings.engine_of(vllm_config.parallel_config)
+    opened = open_pool(
+        settings.target.text,
+        engine=engine,
+        groups=config.plan.groups,
+        pool_bytes=config.memory_bytes,
+        num_workers=len(configs),
+        model=vllm_config.model_config.model,
+        connect_timeout_s=settings.connect_timeout_s,
+    )
+    _check_same_plan(config, opened)
+    for worker_config in configs:
+        worker_config.target = settings.target.text
+        worker_config.engine = engine
+        worker_config.pool_id = opened.pool_id
+        worker_config.incarnation = opened.incarnation
+    _say_what_is_open(config)
+
+
+def _check_capacity(config: MixedKVCacheConfig, max_model_len: int) -> None:
+    if capacity.fits_one_request(config.plan, max_model_len):
+        return
+    needed_bytes = capacity.memory_for_request(config.plan.groups, max_model_len)
+    raise PoolTooSmall(
+        f"{config.memory_bytes} bytes of KV cache do not hold one request of max_model_len "
+        f"{max_model_len}, which needs about {needed_bytes} bytes. Lower --max-model-len, or give "
+        "the cache more memory (--gpu-memory-utilization, --kv-cache-memory-bytes, "
+        "VLLM_CPU_KVCACHE_SPACE)."
+    )
+
+
+def _check_same_plan(config: MixedKVCacheConfig, opened: OpenedPool) -> None:
+    if opened.plan != config.plan:
+        raise PlanMismatch(
+            f"this engine cut its pool as {config.plan}, the service as {opened.plan}; run the "
+            "same kvquarry version on both sides"
+        )
+
+
+def _say_what_is_open(config: MixedKVCacheConfig) -> None:
+    plan = config.plan
+    logger.info(
+        "kvquarry pool %s of engine %s at %s: %d slabs; %s",
+        config.pool_id,
+        config.engine,
+        config.target,
+        plan.num_slabs,
+        "; ".join(
+            f"{c.num_blocks} blocks of {c.page_bytes} bytes a layer ({_padding(c)})"
+            for c in plan.classes
+        ),
+    )
+
+
+def _padding(size_class: Any) -> str:
+    padding = size_class.stride_bytes - size_class.page_bytes
+    return f"{100 * padding / size_class.stride_bytes:.1f} % padding"

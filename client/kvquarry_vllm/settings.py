@@ -1,0 +1,94 @@
+"""The plug-in's settings, read from the environment once per process."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvquarry_client.target import Target
+
+_DEFAULT_CONNECT_TIMEOUT_S = 300.0
+#: Leaves room within the wire's 253 characters for the data-parallel suffix.
+_ENGINE_NAME = re.compile(r"[!-~]{1,245}")
+
+
+class InvalidSetting(ValueError):
+    """A KVQUARRY_* variable cannot be understood; the message names it and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user said.
+
+    Attributes:
+        target: Where the accounting is.
+        engine: The engine's name at the service.
+        connect_timeout_s: How long to wait for the service when the engine starts.
+    """
+
+    target: Target
+    engine: str
+    connect_timeout_s: float
+
+    def engine_of(self, parallel_config: Any) -> str:
+        """The engine's own name: data-parallel engines share an environment, not a pool."""
+        rank = parallel_config.data_parallel_index
+        if rank == 0 and parallel_config.data_parallel_size == 1:
+            return self.engine
+        return f"{self.engine}-dp{rank}"
+
+
+def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
+    """The settings, or None for stock vLLM: ``KVQUARRY_TARGET`` is unset or empty.
+
+    Raises:
+        InvalidSetting: A variable cannot be understood.
+    """
+    text = environ.get("KVQUARRY_TARGET", "")
+    if not text:
+        return None
+    return Settings(
+        _target(text),
+        _engine_name(environ.get("KVQUARRY_ENGINE", "")),
+        _timeout_s(environ.get("KVQUARRY_CONNECT_TIMEOUT_S", "")),
+    )
+
+
+def _target(text: str) -> Target:
+    # Imported only now: stock vLLM's processes load no gRPC for our sake.
+    from kvquarry_client.errors import InvalidTarget
+    from kvquarry_client.target import parse_target
+
+    try:
+        return parse_target(text)
+    except InvalidTarget as error:
+        raise InvalidSetting(f"KVQUARRY_TARGET: {error}") from error
+
+
+def _engine_name(text: str) -> str:
+    name = text or f"{socket.gethostname()}-{os.getpid()}"
+    if not _ENGINE_NAME.fullmatch(name):
+        raise InvalidSetting(
+            "KVQUARRY_ENGINE: write 1 to 245 printable ASCII characters without spaces, "
+            f"not {name!r}"
+        )
+    return name
+
+
+def _timeout_s(text: str) -> float:
+    if not text:
+        return _DEFAULT_CONNECT_TIMEOUT_S
+    try:
+        timeout_s = float(text)
+    except ValueError:
+        timeout_s = 0.0
+    if not 0 < timeout_s < float("inf"):
+        raise InvalidSetting(
+            f"KVQUARRY_CONNECT_TIMEOUT_S: write a number of seconds above 0, not {text!r}"
+        )
+    return timeout_s

@@ -1,0 +1,104 @@
+"""A worker tells the pool's owner which tensors it built, before it gets any block id."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheSpec
+
+from kvquarry_client.errors import ClientError
+from kvquarry_client.registration import WorkerMemory, register_worker
+from kvquarry_client.target import parse_target
+from kvquarry_client.views import LayerTensors, layer_view, views_digest
+from kvquarry_core.errors import UsageError
+from kvquarry_core.ids import GroupId
+from kvquarry_core.worker_layout import LayerView
+from kvquarry_vllm.config import MixedKVCacheConfig
+from kvquarry_vllm.settings import Settings
+
+
+class WorkerRefused(RuntimeError):
+    """This worker's tensors do not fit the pool; the message names what differs."""
+
+
+def register_built(settings: Settings, worker: Any, config: MixedKVCacheConfig) -> None:
+    """In a worker's process: register what vLLM has bound to its layers.
+
+    Raises:
+        WorkerRefused: The pool's owner refused, or did not answer.
+    """
+    _register(settings, config, memory_of(worker, config))
+
+
+def register_through(
+    settings: Settings, executor: Any, configs: Sequence[MixedKVCacheConfig]
+) -> None:
+    """In the scheduler's process: ask the workers what they built, and register it here.
+
+    For ``inproc:``, whose core no other process can reach.
+
+    Raises:
+        WorkerRefused: The pool's owner refused.
+    """
+    for memory in executor.collective_rpc(memory_of, args=(configs[0],)):
+        _register(settings, configs[0], memory)
+
+
+def memory_of(worker: Any, config: MixedKVCacheConfig) -> WorkerMemory:
+    """What a worker's layers really hold: read off the tensors, not off the plan."""
+    layers = _bound_tensors(worker, config)
+    first = next(iter(layers.values()))[0]
+    return WorkerMemory(
+        rank=worker.rank,
+        num_workers=worker.parallel_config.world_size,
+        device=str(worker.device),
+        buffer_bytes=first.untyped_storage().nbytes(),
+        views=tuple(_view(config, name, tensors) for name, tensors in layers.items()),
+        digest=views_digest(layers),
+    )
+
+
+def _register(settings: Settings, config: MixedKVCacheConfig, memory: WorkerMemory) -> None:
+    assert config.target is not None
+    assert config.pool_id is not None
+    assert config.incarnation is not None, "the pool was not opened before the tensors were built"
+    try:
+        register_worker(
+            parse_target(config.target),
+            pool_id=config.pool_id,
+            incarnation=config.incarnation,
+            memory=memory,
+            timeout_s=settings.connect_timeout_s,
+        )
+    except (ClientError, UsageError) as error:
+        raise WorkerRefused(
+            f"worker {memory.rank} of {memory.num_workers} on {memory.device} cannot use pool "
+            f"{config.pool_id} at {config.target}: {error}"
+        ) from error
+
+
+def _bound_tensors(worker: Any, config: MixedKVCacheConfig) -> dict[str, LayerTensors]:
+    """Each layer's tensors; layers that share another's cache have none of their own."""
+    context = worker.vllm_config.compilation_config.static_forward_context
+    names = [name for tensor in config.kv_cache_tensors for name in tensor.layers]
+    return {name: _tensors(context[name].kv_cache) for name in names}
+
+
+def _tensors(kv_cache: Any) -> LayerTensors:
+    return (kv_cache,) if isinstance(kv_cache, torch.Tensor) else tuple(kv_cache)
+
+
+def _view(config: MixedKVCacheConfig, layer: str, tensors: LayerTensors) -> LayerView:
+    group = config.group_of_layer(layer)
+    spec = config.kv_cache_groups[group].kv_cache_spec
+    return layer_view(
+        layer,
+        GroupId(group),
+        tensors,
+        kernel_blocks_per_block=_kernel_blocks_per_block(spec, tensors[0]),
+    )
+
+
+def _kernel_blocks_per_block(spec: KVCacheSpec, tensor: torch.Tensor) -> int:
+    """Attention tensors are ``[kernel blocks, heads, tokens, content]``; states are not split."""
+    return spec.block_size // tensor.shape[2] if isinstance(spec, AttentionSpec) else 1

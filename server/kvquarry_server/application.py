@@ -1,0 +1,185 @@
+"""One operation applied to a pool: all of it, or, when any row of it is a mistake, nothing.
+
+The core's calls are atomic one by one. An operation with columns is many of them, so all its rows
+are checked, against the pool and against each other, before the first is applied.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from kvquarry_core import checks
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockId, ClassId, GroupId, Handle
+from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_core.pool import Pool
+from kvquarry_core.prefix_index import Row
+from kvquarry_core.requests import RequestRecord
+from kvquarry_server.operations import (
+    BeginStep,
+    Commit,
+    Drop,
+    Forget,
+    Free,
+    GiveBack,
+    Operation,
+    ResetCache,
+    Settle,
+    Take,
+    Unreadable,
+)
+from kvquarry_server.outcomes import Answer, CacheReset
+
+_Unanswered = Take | Settle | GiveBack | Commit | Drop | Free | BeginStep | Forget | Unreadable
+
+
+def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
+    """Apply an operation and return its answer, if it is one that has an answer.
+
+    Raises:
+        UsageError: The operation is a mistake; the pool is unchanged.
+    """
+    match operation:
+        case AdmitRequest() | GrowRequest() | LeaseRequest() | AheadRequest():
+            return pool.answer(operation)
+        case ResetCache():
+            return CacheReset(pool.reset_cache())
+        case _:
+            _apply_unanswered(pool, operation)
+            return None
+
+
+def _apply_unanswered(pool: Pool, operation: _Unanswered) -> None:
+    match operation:
+        case Take():
+            _take(pool, operation)
+        case Commit():
+            _commit(pool, operation)
+        case Drop():
+            _drop(pool, operation)
+        case GiveBack():
+            _give_back(pool, operation)
+        case Settle():
+            _settle(pool, operation)
+        case Free():
+            _free(pool, operation)
+        case BeginStep():
+            pool.begin_step()
+        case Forget():
+            pool.forget(operation.group, operation.blocks)
+        case Unreadable():
+            raise UsageError(
+                Reason.INVALID_ARGUMENT,
+                "an operation is empty or newer than this service; use a client of its version",
+            )
+        case _:
+            assert_never(operation)
+
+
+def _take(pool: Pool, take: Take) -> None:
+    _check_columns(take.handles, take.groups, take.num_blocks)
+    wanted: Counter[tuple[Handle, GroupId]] = Counter()
+    for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
+        wanted[handle, group] += num_blocks
+    for (handle, group), num_blocks in wanted.items():
+        granted = _record(pool, handle).granted
+        checks.check_group(pool.plan, group)
+        if num_blocks > len(granted[group]):
+            raise UsageError(
+                Reason.NOT_GRANTED,
+                f"request {handle} has {len(granted[group])} granted blocks in group {group}, "
+                f"not {num_blocks}",
+            )
+    for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
+        pool.take(handle, group, num_blocks)
+
+
+def _settle(pool: Pool, settle: Settle) -> None:
+    for handle in settle.handles:
+        _record(pool, handle)
+    for handle in settle.handles:
+        pool.settle(handle)
+
+
+def _give_back(pool: Pool, give_back: GiveBack) -> None:
+    _check_columns(give_back.groups, give_back.blocks)
+    returned: dict[GroupId, list[BlockId]] = {}
+    for group, block in zip(give_back.groups, give_back.blocks, strict=True):
+        returned.setdefault(group, []).append(block)
+    for group, blocks in returned.items():
+        checks.check_blocks(pool.plan, group, blocks)
+        pool.lease.check(group, blocks)
+    for group, blocks in returned.items():
+        pool.give_back(group, blocks)
+
+
+def _commit(pool: Pool, commit: Commit) -> None:
+    _check_columns(commit.handles, commit.kinds, commit.hashes)
+    rows = list(_rows(pool, commit))
+    seen: set[tuple[ClassId, BlockId]] = set()
+    for handle, kind, row in zip(commit.handles, commit.kinds, rows, strict=True):
+        checks.check_commit(pool.store, pool.lease, _record(pool, handle), handle, kind, row)
+        size_class = pool.plan.class_of_kind(kind)
+        for block in row:
+            if (size_class, block) in seen:
+                raise UsageError(
+                    Reason.ALREADY_COMMITTED, f"block {block} of kind {kind} is committed twice"
+                )
+            seen.add((size_class, block))
+    columns = zip(commit.handles, commit.kinds, commit.hashes, rows, strict=True)
+    for handle, kind, block_hash, row in columns:
+        pool.commit(handle, kind, block_hash, row)
+
+
+def _rows(pool: Pool, commit: Commit) -> Iterator[Row]:
+    """Cut the column of blocks into rows, as wide as their kinds have groups."""
+    start = 0
+    for kind in commit.kinds:
+        if not 0 <= kind < len(pool.plan.kinds):
+            raise UsageError(
+                Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(pool.plan.kinds) - 1}, not {kind}"
+            )
+        end = start + len(pool.plan.kinds[kind])
+        yield tuple(commit.blocks[start:end])
+        start = end
+    if start != len(commit.blocks):
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"the rows of these kinds have {start} blocks, not {len(commit.blocks)}",
+        )
+
+
+def _drop(pool: Pool, drop: Drop) -> None:
+    _check_columns(drop.handles, drop.groups, drop.blocks)
+    rows = list(zip(drop.handles, drop.groups, drop.blocks, strict=True))
+    for (handle, group, block), num_times in Counter(rows).items():
+        held = _record(pool, handle).held
+        checks.check_group(pool.plan, group)
+        if held[group].count(block) < num_times:
+            raise UsageError(
+                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+            )
+    for handle, group, block in rows:
+        pool.drop(handle, group, block)
+
+
+def _free(pool: Pool, free: Free) -> None:
+    if len(set(free.handles)) != len(free.handles):
+        raise UsageError(Reason.UNKNOWN_REQUEST, "a request is freed twice")
+    for handle in free.handles:
+        _record(pool, handle)
+    for handle in free.handles:
+        pool.free(handle)
+
+
+def _check_columns(*columns: Sequence[object]) -> None:
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) != 1:
+        raise UsageError(Reason.INVALID_ARGUMENT, f"columns must be of equal length, not {lengths}")
+
+
+def _record(pool: Pool, handle: Handle) -> RequestRecord:
+    record = pool.requests.get(handle)
+    if record is None:
+        raise UsageError(Reason.UNKNOWN_REQUEST, f"there is no request {handle}")
+    return record

@@ -1,0 +1,144 @@
+"""One engine's membership in a pool: batches are applied in order, each exactly once.
+
+The revision counts the operations that were applied since the pool was opened. A refusal for
+want of blocks changes nothing and is not counted; neither is a mistake.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from kvquarry_core.errors import UsageError
+from kvquarry_core.messages import AdmitRequest, Ask, Refusal
+from kvquarry_core.observer import EvictionLog
+from kvquarry_core.placement import Placement
+from kvquarry_core.plan import Plan
+from kvquarry_core.pool import Pool
+from kvquarry_core.usage import usage_of
+from kvquarry_server.application import apply_operation
+from kvquarry_server.errors import WireError, wire_error
+from kvquarry_server.faults import AnswerForgotten, OutOfOrder, ServiceError, TooManyRequests
+from kvquarry_server.lease import Lease
+from kvquarry_server.memory import AnswerLog
+from kvquarry_server.operations import Batch, Operation
+from kvquarry_server.outcomes import Answer, BatchOutcome, Eviction
+from kvquarry_server.workers import Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose life an attachment is.
+
+    Attributes:
+        engine: The engine's name.
+        incarnation: The n-th life of that engine.
+        pool_id: The pool opened for that life.
+        model: What is served, for people.
+    """
+
+    engine: str
+    incarnation: int
+    pool_id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an attachment is opened with.
+
+    Attributes:
+        plan: How its pool is cut.
+        placement: Where the pool's new blocks go.
+        num_workers: Workers that must register before a block is handed out.
+        most_requests: Requests the pool may hold at a time.
+    """
+
+    plan: Plan
+    placement: Placement
+    num_workers: int
+    most_requests: int
+
+
+class Attachment:
+    """One life of one engine, and its pool: one attachment per pool for now."""
+
+    def __init__(self, identity: Identity, terms: Terms, lease: Lease) -> None:
+        self.identity = identity
+        self.lease = lease
+        self.roster = Roster(terms.plan, terms.num_workers)
+        self.revision = 0
+        self.last_batch_number = 0
+        self._evictions = EvictionLog()
+        self.pool = Pool(terms.plan, placement=terms.placement, observer=self._evictions)
+        self._answers = AnswerLog()
+        self._most_requests = terms.most_requests
+
+    def apply(self, batch: Batch) -> BatchOutcome:
+        """Apply a batch, or return the first answer of one that was applied before.
+
+        Operations are applied until one is a mistake; the batch counts as applied even so.
+
+        Raises:
+            OutOfOrder: The batch is neither the next one nor a repetition.
+            AnswerForgotten: It is a repetition, but too old.
+        """
+        if batch.number <= self.last_batch_number:
+            return self._repeat(batch.number)
+        if batch.number != self.last_batch_number + 1:
+            raise OutOfOrder(
+                f"batch {batch.number} came after batch {self.last_batch_number}; send the "
+                "batches in between first"
+            )
+        outcome = self._apply_next(batch)
+        self._answers.keep(outcome)
+        return outcome
+
+    def _repeat(self, number: int) -> BatchOutcome:
+        if number < 1:
+            raise OutOfOrder(f"batches are numbered from 1, not {number}")
+        outcome = self._answers.find(number)
+        if outcome is None:
+            raise AnswerForgotten(
+                f"the answer to batch {number} is no longer kept; the last one applied is "
+                f"{self.last_batch_number}"
+            )
+        return outcome
+
+    def _apply_next(self, batch: Batch) -> BatchOutcome:
+        self.last_batch_number = batch.number
+        answers: list[Answer] = []
+        error: WireError | None = None
+        for index, operation in enumerate(batch.operations):
+            try:
+                self._check_allowed(operation)
+                answer = apply_operation(self.pool, operation)
+            except (UsageError, ServiceError) as mistake:
+                error = wire_error(mistake, operation_index=str(index))
+                break
+            if answer is not None:
+                answers.append(answer)
+            self.revision += not isinstance(answer, Refusal)
+        return BatchOutcome(
+            number=batch.number,
+            revision=self.revision,
+            answers=tuple(answers),
+            error=error,
+            evictions=() if batch.is_quiet and error is None else self._drain_evictions(),
+            usage=usage_of(self.pool),
+        )
+
+    def _drain_evictions(self) -> tuple[Eviction, ...]:
+        """What can no longer be found, in order; neighbours of one kind together."""
+        forgotten = self._evictions.drain(self.pool.store.index)
+        return tuple(
+            Eviction(kind, tuple(commitment.block_hash for commitment in commitments))
+            for kind, commitments in groupby(forgotten, key=lambda commitment: commitment.kind)
+        )
+
+    def _check_allowed(self, operation: Operation) -> None:
+        """No block is handed out before all workers agree, and requests are bounded in number."""
+        if isinstance(operation, Ask):
+            self.roster.check_complete()
+        if isinstance(operation, AdmitRequest) and len(self.pool.requests) >= self._most_requests:
+            raise TooManyRequests(
+                f"the pool holds {self._most_requests} requests; free some of them first"
+            )

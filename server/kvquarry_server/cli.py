@@ -1,0 +1,69 @@
+"""The ``kvquarry`` command."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+
+from kvquarry_server import settings
+from kvquarry_server.addresses import InvalidAddress
+from kvquarry_server.querying import NoAnswer, fetch_status
+from kvquarry_server.serving import log_to_stderr, serve
+from kvquarry_server.sockets import CannotListen
+from kvquarry_server.status_table import status_table
+from kvquarry_server.version import package_version
+
+_FAILED = 1
+_MISUSED = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
+    arguments = _parser().parse_args(argv)
+    commands = {"serve": _serve, "status": _status, "version": _version}
+    try:
+        commands[arguments.command](arguments)
+    except (CannotListen, NoAnswer) as error:
+        print(f"kvquarry: {error}", file=sys.stderr)
+        return _FAILED
+    except InvalidAddress as error:
+        print(f"kvquarry: {error}", file=sys.stderr)
+        return _MISUSED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kvquarry", description="KV-cache memory as a service.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve_parser = commands.add_parser(
+        "serve",
+        help="serve pools to engines",
+        description="Serve pools to engines until SIGTERM. Each flag has a variable and a default, "
+        "in brackets behind it.",
+    )
+    settings.add_serve_flags(serve_parser)
+    status_parser = commands.add_parser(
+        "status",
+        help="show what a running service holds",
+        description="Show a running service's pools, engines, workers, blocks and tokens.",
+    )
+    settings.add_status_flags(status_parser)
+    commands.add_parser("version", help="show which kvquarry this is")
+    return parser
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    serve_settings = settings.serve_settings(arguments)
+    log_to_stderr(serve_settings.log_level)
+    asyncio.run(serve(serve_settings))
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    status_settings = settings.status_settings(arguments)
+    status = fetch_status(status_settings)
+    print(json.dumps(status, indent=2) if status_settings.is_json else status_table(status))
+
+
+def _version(_: argparse.Namespace) -> None:
+    print(f"kvquarry {package_version()}")

@@ -1,0 +1,127 @@
+"""Batches of operations, from the wire."""
+
+from collections.abc import Callable
+from typing import cast
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_server.operations import (
+    Batch,
+    BeginStep,
+    Commit,
+    Drop,
+    Forget,
+    Free,
+    GiveBack,
+    Operation,
+    ResetCache,
+    Settle,
+    Take,
+    Unreadable,
+)
+
+
+def batch_from_wire(message: pool_pb2.Batch) -> Batch:
+    """A batch; whether its operations make sense is the pool's to say."""
+    operations = [_operation(operation) for operation in message.operations]
+    return Batch(message.number, operations, message.quiet)
+
+
+def _operation(message: pool_pb2.Operation) -> Operation:
+    name = message.WhichOneof("operation")
+    return Unreadable() if name is None else _READERS[name](message)
+
+
+def _admit(message: pool_pb2.Operation) -> AdmitRequest:
+    admit = message.admit
+    return AdmitRequest(
+        handle=Handle(admit.handle),
+        hashes=cast("list[BlockHash]", list(admit.hashes)),
+        num_tokens=admit.token_count,
+        max_hit_tokens=admit.max_hit_tokens,
+        max_grant_tokens=admit.max_grant_tokens,
+        lookahead_tokens=admit.lookahead_tokens,
+        must_fit_tokens=admit.must_fit_tokens,
+        keep_free_blocks=list(admit.keep_free_block_counts),
+        states_are_leased=admit.states_are_leased,
+    )
+
+
+def _lease(message: pool_pb2.Operation) -> LeaseRequest:
+    return LeaseRequest(list(message.lease.block_counts))
+
+
+def _ahead(message: pool_pb2.Operation) -> AheadRequest:
+    ahead = message.grant_ahead
+    return AheadRequest(cast("list[Handle]", list(ahead.handles)), list(ahead.block_counts))
+
+
+def _give_back(message: pool_pb2.Operation) -> GiveBack:
+    give_back = message.give_back
+    return GiveBack(
+        cast("list[GroupId]", list(give_back.groups)), cast("list[BlockId]", list(give_back.blocks))
+    )
+
+
+def _grow(message: pool_pb2.Operation) -> GrowRequest:
+    return GrowRequest(Handle(message.grow.handle), list(message.grow.block_counts))
+
+
+def _take(message: pool_pb2.Operation) -> Take:
+    take = message.take
+    return Take(
+        cast("list[Handle]", list(take.handles)),
+        cast("list[GroupId]", list(take.groups)),
+        list(take.block_counts),
+    )
+
+
+def _settle(message: pool_pb2.Operation) -> Settle:
+    return Settle(cast("list[Handle]", list(message.settle.handles)))
+
+
+def _commit(message: pool_pb2.Operation) -> Commit:
+    commit = message.commit
+    return Commit(
+        cast("list[Handle]", list(commit.handles)),
+        cast("list[KindId]", list(commit.kinds)),
+        cast("list[BlockHash]", list(commit.hashes)),
+        cast("list[BlockId]", list(commit.blocks)),
+    )
+
+
+def _drop(message: pool_pb2.Operation) -> Drop:
+    drop = message.drop
+    return Drop(
+        cast("list[Handle]", list(drop.handles)),
+        cast("list[GroupId]", list(drop.groups)),
+        cast("list[BlockId]", list(drop.blocks)),
+    )
+
+
+def _free(message: pool_pb2.Operation) -> Free:
+    return Free(cast("list[Handle]", list(message.free.handles)))
+
+
+def _forget(message: pool_pb2.Operation) -> Forget:
+    forget = message.forget
+    return Forget(GroupId(forget.group), cast("list[BlockId]", list(forget.blocks)))
+
+
+# By the name in the oneof; test_every_operation_of_the_wire_is_read holds that none is missing.
+_READERS: dict[str, Callable[[pool_pb2.Operation], Operation]] = {
+    "admit": _admit,
+    "grow": _grow,
+    "lease": _lease,
+    "grant_ahead": _ahead,
+    "give_back": _give_back,
+    "take": _take,
+    "settle": _settle,
+    "commit": _commit,
+    "drop": _drop,
+    "free": _free,
+    "begin_step": lambda _: BeginStep(),
+    "forget": _forget,
+    "reset_cache": lambda _: ResetCache(),
+}

@@ -1,0 +1,155 @@
+"""How much one caller may ask of the service, so that a hostile one cannot take it down.
+
+All of this is checked before the plan is made: making it costs time and memory in proportion.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvquarry_core.errors import PlanError, Reason, UsageError
+from kvquarry_core.plan import GroupSpec
+from kvquarry_server.faults import TooManyBlocks
+
+_LONGEST_ENGINE_NAME = 253
+_LONGEST_TEXT = 1024
+_MOST_WORKERS = 65_536
+_MOST_GROUPS = 64
+_MOST_LAYERS = 1024
+_MOST_PAGE_SIZES = 8
+_LONGEST_DIGEST_BYTES = 64
+
+# The planner tries slabs of up to this many times the smallest one, this many at most, and for
+# each of them ever larger strides. About a second's worth of that is allowed.
+_LARGEST_SLAB_FACTOR = 8
+_MOST_SLABS_TRIED = 4096
+_MOST_STRIDES_TRIED = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the service holds at most.
+
+    Attributes:
+        num_pools: Pools; also bounds the series of the metrics.
+        num_blocks: Blocks in all pools; their accounting takes 33 to 60 bytes each.
+        num_requests: Requests in one pool.
+    """
+
+    num_pools: int = 64
+    num_blocks: int = 16_000_000
+    num_requests: int = 65_536
+
+
+def check_engine(name: str) -> None:
+    """An engine's name is a label: short, visible, one word."""
+    if not 1 <= len(name) <= _LONGEST_ENGINE_NAME or not name.isprintable() or " " in name:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"an engine's name has 1 to {_LONGEST_ENGINE_NAME} printable characters without "
+            f"spaces, unlike {name[:_LONGEST_ENGINE_NAME]!r}; set KVQUARRY_ENGINE",
+        )
+
+
+def check_text(what: str, text: str) -> None:
+    """Text for people is short and visible: it is shown in terminals and logs."""
+    if len(text) > _LONGEST_TEXT or not text.isprintable():
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"{what} has at most {_LONGEST_TEXT} printable characters, unlike {text[:80]!r}",
+        )
+
+
+def check_digest(digest: bytes) -> None:
+    """A digest of nothing would agree with every other."""
+    if not 1 <= len(digest) <= _LONGEST_DIGEST_BYTES:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a digest has 1 to {_LONGEST_DIGEST_BYTES} bytes, not {len(digest)}",
+        )
+
+
+def check_num_workers(num_workers: int) -> None:
+    """Somebody must hold the memory."""
+    if not 1 <= num_workers <= _MOST_WORKERS:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"an engine has 1 to {_MOST_WORKERS} workers, not {num_workers}",
+        )
+
+
+def check_geometry(groups: Sequence[GroupSpec], pool_bytes: int, *, most_blocks: int) -> None:
+    """The plan can be made quickly, and the accounting of its blocks fits into memory.
+
+    Raises:
+        PlanError: No plan is to be had of such groups or so little memory.
+        TooManyBlocks: The blocks are more than ``most_blocks``.
+    """
+    _check_groups(groups)
+    pages = sorted({group.page_bytes for group in groups})
+    region_bytes = pool_bytes // max(group.num_layers for group in groups)
+    num_blocks = sum(region_bytes // page for page in pages)
+    if num_blocks > most_blocks:
+        raise TooManyBlocks(
+            f"{pool_bytes} bytes make up to {num_blocks} blocks of {pages} bytes a layer; the "
+            f"service has room for {most_blocks} more; use larger blocks or fewer bytes"
+        )
+    slab_bytes = _smallest_slab_bytes(groups)
+    if slab_bytes > region_bytes:
+        raise PlanError(
+            Reason.POOL_TOO_SMALL,
+            f"blocks of {pages} bytes a layer have no slab smaller than {_shown(slab_bytes)} "
+            f"bytes, and a layer's part of {pool_bytes} bytes is {region_bytes}",
+        )
+    if _num_strides_tried(groups, slab_bytes) > _MOST_STRIDES_TRIED:
+        raise PlanError(
+            Reason.INVALID_GROUPS, f"page sizes of {pages} bytes are too far apart for one pool"
+        )
+
+
+def _check_groups(groups: Sequence[GroupSpec]) -> None:
+    if not 1 <= len(groups) <= _MOST_GROUPS:
+        raise PlanError(
+            Reason.INVALID_GROUPS,
+            f"a pool has 1 to {_MOST_GROUPS} KV cache groups, not {len(groups)}",
+        )
+    for index, group in enumerate(groups):
+        sizes = (group.block_tokens, group.page_bytes, group.num_layers, group.alignment_bytes)
+        if min(sizes) < 1:
+            raise PlanError(Reason.INVALID_GROUPS, f"group {index} has a size of 0: {group}")
+        if group.num_layers > _MOST_LAYERS:
+            raise PlanError(
+                Reason.INVALID_GROUPS, f"group {index} has more than {_MOST_LAYERS} layers: {group}"
+            )
+    if len({group.page_bytes for group in groups}) > _MOST_PAGE_SIZES:
+        raise PlanError(
+            Reason.INVALID_GROUPS, f"a pool has at most {_MOST_PAGE_SIZES} different page sizes"
+        )
+
+
+def _unit_bytes(groups: Sequence[GroupSpec]) -> int:
+    """What every slab is a multiple of, as in :func:`kvquarry_core.plan.make_plan`."""
+    unpadded = {group.page_bytes for group in groups if not group.may_be_padded}
+    return math.lcm(*(unpadded or (group.alignment_bytes for group in groups)))
+
+
+def _smallest_slab_bytes(groups: Sequence[GroupSpec]) -> int:
+    """The slab that holds one block of the largest class; one class alone needs no slabs."""
+    pages = {group.page_bytes for group in groups}
+    if len(pages) == 1:
+        return max(pages)
+    unit = _unit_bytes(groups)
+    return -(-max(pages) // unit) * unit
+
+
+def _num_strides_tried(groups: Sequence[GroupSpec], slab_bytes: int) -> int:
+    """How long the planner may look for strides that divide a slab, in the worst case."""
+    unpadded = {group.page_bytes for group in groups if not group.may_be_padded}
+    padded = {group.page_bytes for group in groups} - unpadded
+    largest = slab_bytes * _LARGEST_SLAB_FACTOR
+    num_slabs = min(largest // _unit_bytes(groups), _MOST_SLABS_TRIED)
+    return num_slabs * sum(largest // page for page in padded)
+
+
+def _shown(size_bytes: int) -> str:
+    return str(size_bytes) if size_bytes < 1 << 64 else "2^64"

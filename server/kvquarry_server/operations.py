@@ -1,0 +1,112 @@
+"""What a batch asks for, one class per operation of the wire.
+
+Columns of equal length belong together: entry ``i`` of each is one row.
+"""
+
+from dataclasses import dataclass
+
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Spend granted blocks."""
+
+    handles: list[Handle]
+    groups: list[GroupId]
+    num_blocks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Give back what was granted and not spent."""
+
+    handles: list[Handle]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Return leased states."""
+
+    groups: list[GroupId]
+    blocks: list[BlockId]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Blocks are full. ``blocks`` holds the rows one after another, one block per member group."""
+
+    handles: list[Handle]
+    kinds: list[KindId]
+    hashes: list[BlockHash]
+    blocks: list[BlockId]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Requests no longer need some of their blocks."""
+
+    handles: list[Handle]
+    groups: list[GroupId]
+    blocks: list[BlockId]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Requests are over."""
+
+    handles: list[Handle]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStep:
+    """A step starts: states committed before it may be hit from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Make blocks of one group unfindable."""
+
+    group: GroupId
+    blocks: list[BlockId]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCache:
+    """Forget all cached content, unless a request still uses blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An empty operation, or one that only a newer service understands."""
+
+
+Operation = (
+    Ask
+    | Take
+    | Settle
+    | GiveBack
+    | Commit
+    | Drop
+    | Free
+    | BeginStep
+    | Forget
+    | ResetCache
+    | Unreadable
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Operations in the order in which they happened.
+
+    Attributes:
+        number: 1, 2, 3, ... within an attachment.
+        operations: What happened.
+        is_quiet: Nobody waits for an answer, unless the batch contains a mistake.
+    """
+
+    number: int
+    operations: list[Operation]
+    is_quiet: bool = False

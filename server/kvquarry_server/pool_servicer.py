@@ -1,0 +1,103 @@
+"""The data path over gRPC: transport only."""
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import grpc
+
+from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+from kvquarry_core.errors import UsageError
+from kvquarry_server.attachment import Attachment
+from kvquarry_server.conversion import lives
+from kvquarry_server.conversion.outcomes import outcome_to_wire
+from kvquarry_server.edge import Edge
+from kvquarry_server.faults import ServiceError
+from kvquarry_server.registry import Registry
+from kvquarry_server.stream import EndableStream, is_end
+from kvquarry_server.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    OpenContext = grpc.aio.ServicerContext[pool_pb2.OpenPoolRequest, pool_pb2.OpenPoolResponse]
+    CloseContext = grpc.aio.ServicerContext[pool_pb2.ClosePoolRequest, pool_pb2.ClosePoolResponse]
+    AttachContext = grpc.aio.ServicerContext[pool_pb2.AttachRequest, pool_pb2.AttachResponse]
+
+logger = logging.getLogger(__name__)
+
+
+class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
+    """Opens pools, and works on each through its attachment's stream."""
+
+    def __init__(self, registry: Registry, boot_id: str, telemetry: Telemetry) -> None:
+        self._registry = registry
+        self._boot_id = boot_id
+        self._telemetry = telemetry
+        self._edge = Edge(telemetry)
+
+    async def OpenPool(  # noqa: N802
+        self, request: pool_pb2.OpenPoolRequest, context: "OpenContext"
+    ) -> pool_pb2.OpenPoolResponse:
+        """See pool.proto."""
+        async with self._edge.typed_errors("OpenPool", context):
+            attachment = self._registry.open(lives.open_request_from_wire(request))
+            return lives.opened_to_wire(self._boot_id, attachment, self._registry.policy)
+
+    async def ClosePool(  # noqa: N802
+        self, request: pool_pb2.ClosePoolRequest, context: "CloseContext"
+    ) -> pool_pb2.ClosePoolResponse:
+        """See pool.proto."""
+        async with self._edge.typed_errors("ClosePool", context):
+            caller = lives.close_request_from_wire(request)
+            self._registry.close(caller.pool_id, caller.incarnation)
+            return pool_pb2.ClosePoolResponse()
+
+    async def Attach(  # noqa: N802
+        self, requests: AsyncIterator[pool_pb2.AttachRequest], context: "AttachContext"
+    ) -> None:
+        """See pool.proto. Reads and writes go through ``context``, one after the other."""
+        async with self._edge.typed_errors("Attach", context):
+            stream = EndableStream()
+            hello = await stream.step(context.read())
+            if is_end(hello):
+                return
+            caller = lives.hello_from_wire(hello)
+            attachment = self._registry.attach(caller.pool_id, caller.incarnation, stream)
+            try:
+                await stream.step(context.write(lives.welcome_to_wire(self._boot_id, attachment)))
+                await self._serve(stream, attachment, context)
+            finally:
+                self._registry.detach(attachment, stream)
+
+    async def _serve(
+        self, stream: EndableStream, attachment: Attachment, context: "AttachContext"
+    ) -> None:
+        """Answer batches until the client ends the stream or somebody ends it for the client."""
+        while True:
+            request = await stream.step(context.read())
+            if is_end(request):
+                return
+            response = self._answer(attachment, request)
+            if response is not None:
+                await stream.step(context.write(response))
+
+    def _answer(
+        self, attachment: Attachment, request: pool_pb2.AttachRequest
+    ) -> pool_pb2.AttachResponse | None:
+        start = time.perf_counter()
+        batch = lives.next_batch_from_wire(request)
+        try:
+            outcome = attachment.apply(batch)
+            is_quiet = batch.is_quiet and outcome.error is None
+            response = None if is_quiet else outcome_to_wire(self._boot_id, outcome)
+        except (UsageError, ServiceError):
+            raise
+        except Exception:
+            # Half an operation may have been applied. A pool with wrong books hands one block to
+            # two requests, so no engine may go on with it.
+            logger.exception("bug in pool engine=%s", attachment.identity.engine)
+            raise self._registry.condemn(attachment) from None
+        if outcome.error is not None:
+            self._telemetry.refused("Attach", outcome.error.reason.value)
+        self._telemetry.applied_batch(time.perf_counter() - start)
+        return response

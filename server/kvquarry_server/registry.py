@@ -1,0 +1,236 @@
+"""All pools of the service, by id, and whose they are.
+
+An engine has one pool at a time. Opening another one under the same name is the engine's next
+life: the incarnation goes up, and the earlier life, wherever it still speaks, is fenced.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kvquarry_core.placement import Affinity, FirstFit
+from kvquarry_core.plan import GroupSpec, make_plan
+from kvquarry_server import limits
+from kvquarry_server.attachment import Attachment, Identity, Terms
+from kvquarry_server.faults import (
+    Draining,
+    PoolBroken,
+    ServiceError,
+    StaleIncarnation,
+    TooManyPools,
+    UnknownPool,
+)
+from kvquarry_server.lease import Lease, Stream
+from kvquarry_server.limits import Limits
+from kvquarry_server.memory import RecentlySet
+
+logger = logging.getLogger(__name__)
+
+#: Engines and pools that are gone but remembered, to tell a stale caller from a lost one.
+_MOST_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """What an engine needs.
+
+    Attributes:
+        engine: Its name.
+        groups: Its KV cache groups.
+        pool_bytes: Bytes each worker has for its copy of the pool.
+        num_workers: Workers that must register before a block is handed out.
+        model: What is served, for people.
+    """
+
+    engine: str
+    groups: tuple[GroupSpec, ...]
+    pool_bytes: int
+    num_workers: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the service treats its pools.
+
+    Attributes:
+        lease_s: How long a pool outlives its stream.
+        attach_s: How long a pool waits for its first stream.
+        placement: Where new blocks go.
+        limits: What the service holds at most.
+    """
+
+    lease_s: float = 10.0
+    attach_s: float = 900.0
+    placement: type[Affinity] | type[FirstFit] = Affinity
+    limits: Limits = field(default_factory=Limits)
+
+
+class Registry:
+    """Opens, finds and drops pools. One owner calls it, so every call is atomic."""
+
+    def __init__(self, policy: Policy, clock: Callable[[], float]) -> None:
+        self.policy = policy
+        self.clock = clock
+        self._pools: dict[str, Attachment] = {}
+        self._pool_of_engine: dict[str, str] = {}
+        self._incarnations: RecentlySet[str, int] = RecentlySet(_MOST_REMEMBERED)
+        self._engine_of_dropped: RecentlySet[str, str] = RecentlySet(_MOST_REMEMBERED)
+        self._is_draining = False
+
+    @property
+    def attachments(self) -> list[Attachment]:
+        """All of them, in the order in which they were opened."""
+        return list(self._pools.values())
+
+    @property
+    def num_streams(self) -> int:
+        """Open streams."""
+        return sum(attachment.lease.is_held for attachment in self.attachments)
+
+    def open(self, request: OpenRequest) -> Attachment:
+        """Open an engine's pool; an earlier one of the same engine is dropped and fenced.
+
+        Raises:
+            Draining: The service is about to stop.
+            TooManyPools: The service holds as many pools as it may.
+            TooManyBlocks: Or as many blocks.
+            UsageError: The request makes no sense; the message says what to change.
+        """
+        if self._is_draining:
+            raise Draining("the service is about to stop and opens no more pools")
+        self._check(request)
+        plan = make_plan(request.groups, request.pool_bytes)
+        identity = self._next_life(request)
+        policy = self.policy
+        terms = Terms(plan, policy.placement(), request.num_workers, policy.limits.num_requests)
+        lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
+        attachment = Attachment(identity, terms, lease)
+        self._pools[identity.pool_id] = attachment
+        self._pool_of_engine[identity.engine] = identity.pool_id
+        logger.info(
+            "pool opened engine=%s incarnation=%d pool=%s bytes=%d workers=%d",
+            identity.engine,
+            identity.incarnation,
+            identity.pool_id,
+            plan.pool_bytes,
+            request.num_workers,
+        )
+        return attachment
+
+    def find(self, pool_id: str, incarnation: int) -> Attachment:
+        """The attachment of one life of an engine.
+
+        Raises:
+            UnknownPool: There is no such pool (any longer).
+            StaleIncarnation: The engine was opened again since.
+        """
+        attachment = self._pools.get(pool_id)
+        if attachment is None:
+            engine = self._engine_of_dropped.get(pool_id)
+            if engine in self._pool_of_engine:
+                raise StaleIncarnation(f"engine {engine} was opened again since")
+            raise UnknownPool("there is no such pool: open one; it may have lapsed or been closed")
+        current = attachment.identity.incarnation
+        if incarnation != current:
+            raise StaleIncarnation(
+                f"engine {attachment.identity.engine} is in its incarnation {current}, not "
+                f"{incarnation}"
+            )
+        return attachment
+
+    def attach(self, pool_id: str, incarnation: int, stream: Stream) -> Attachment:
+        """Let a stream hold an attachment's lease; an earlier stream is superseded.
+
+        Raises:
+            UnknownPool: There is no such pool (any longer).
+            StaleIncarnation: The engine was opened again since.
+        """
+        attachment = self.find(pool_id, incarnation)
+        attachment.lease.hold(stream)
+        logger.info("stream opened engine=%s pool=%s", attachment.identity.engine, pool_id)
+        return attachment
+
+    def detach(self, attachment: Attachment, stream: Stream) -> None:
+        """A stream ended, for whatever reason: its attachment's lease begins to run out."""
+        attachment.lease.release(stream, now=self.clock())
+        logger.info(
+            "stream ended engine=%s pool=%s attached=%s",
+            attachment.identity.engine,
+            attachment.identity.pool_id,
+            attachment.lease.is_held,
+        )
+
+    def close(self, pool_id: str, incarnation: int) -> None:
+        """Drop a pool before its lease lapses.
+
+        Raises:
+            UnknownPool: There is no such pool (any longer).
+            StaleIncarnation: The engine was opened again since.
+        """
+        attachment = self.find(pool_id, incarnation)
+        self._drop(attachment, UnknownPool("the pool was closed"))
+
+    def condemn(self, attachment: Attachment) -> PoolBroken:
+        """Drop a pool whose books may be wrong: a block handed out twice ends in wrong tokens."""
+        error = PoolBroken("the service found a bug of its own in this pool and dropped it")
+        self._drop(attachment, error)
+        return error
+
+    def drop_lapsed(self) -> None:
+        """Drop every pool whose lease has lapsed."""
+        now = self.clock()
+        for attachment in self.attachments:
+            if attachment.lease.has_lapsed(now=now):
+                self._drop(attachment, UnknownPool("the pool's lease has lapsed"))
+
+    def drain(self) -> None:
+        """Open no more pools."""
+        self._is_draining = True
+
+    def end_streams(self, error: ServiceError) -> None:
+        """Tell every open stream to end."""
+        for attachment in self.attachments:
+            attachment.lease.end_stream(error)
+
+    def _check(self, request: OpenRequest) -> None:
+        """Everything that could go wrong goes wrong here, before the earlier life is touched."""
+        limits.check_engine(request.engine)
+        limits.check_text("a model's name", request.model)
+        limits.check_num_workers(request.num_workers)
+        others = [one for one in self.attachments if one.identity.engine != request.engine]
+        if len(others) >= self.policy.limits.num_pools:
+            raise TooManyPools(
+                f"the service holds {len(others)} pools and no more; stop an engine, or wait for "
+                "a lease to lapse"
+            )
+        held = sum(c.num_blocks for one in others for c in one.pool.plan.classes)
+        most = self.policy.limits.num_blocks - held
+        limits.check_geometry(request.groups, request.pool_bytes, most_blocks=most)
+
+    def _next_life(self, request: OpenRequest) -> Identity:
+        """The identity of an engine's next life; the one before it ends here."""
+        earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
+        incarnation = self._incarnations.get(request.engine) or 0
+        if earlier is not None:
+            incarnation = earlier.identity.incarnation
+            self._drop(earlier, StaleIncarnation(f"engine {request.engine} was opened again"))
+        self._incarnations.set(request.engine, incarnation + 1)
+        return Identity(request.engine, incarnation + 1, uuid.uuid4().hex, request.model)
+
+    def _drop(self, attachment: Attachment, error: ServiceError) -> None:
+        identity = attachment.identity
+        if self._pools.pop(identity.pool_id, None) is None:
+            return
+        del self._pool_of_engine[identity.engine]
+        self._engine_of_dropped.set(identity.pool_id, identity.engine)
+        attachment.lease.end_stream(error)
+        logger.info(
+            "pool dropped engine=%s incarnation=%d pool=%s reason=%s: %s",
+            identity.engine,
+            identity.incarnation,
+            identity.pool_id,
+            error.reason.value,
+            error,
+        )

@@ -1,0 +1,119 @@
+"""What the service holds, as a snapshot: the one source of ``kvquarry status`` and ``/metrics``."""
+
+from dataclasses import dataclass, replace
+
+from kvquarry_core.messages import PoolCounters
+from kvquarry_core.plan import Plan
+from kvquarry_core.usage import PoolUsage, usage_of
+from kvquarry_server.attachment import Attachment, Identity
+from kvquarry_server.registry import Registry
+from kvquarry_server.workers import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class ClassChange:
+    """How often a slab went from one size class to another."""
+
+    from_class: int
+    to_class: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """One pool and its attachment.
+
+    Attributes:
+        identity: Whose life it belongs to.
+        plan: How it is cut.
+        revision: The number of its last mutation.
+        usage: Where its blocks are.
+        counters: What happened since it was opened.
+        num_evictions: Evicted blocks, by size class.
+        class_changes: For every ordered pair of different size classes.
+        is_attached: Whether a stream is open.
+        lease_remaining_s: Until it is dropped; only while no stream is open.
+        last_batch_number: The last batch applied.
+        workers: Those registered, by rank.
+        num_workers: Those expected.
+        num_requests: Requests it knows.
+    """
+
+    identity: Identity
+    plan: Plan
+    revision: int
+    usage: PoolUsage
+    counters: PoolCounters
+    num_evictions: tuple[int, ...]
+    class_changes: tuple[ClassChange, ...]
+    is_attached: bool
+    lease_remaining_s: float
+    last_batch_number: int
+    workers: tuple[Worker, ...]
+    num_workers: int
+    num_requests: int
+
+    def num_slabs(self, size_class: int) -> int:
+        """Slabs that belong to a size class."""
+        carved = self.usage.classes[size_class].carved
+        return carved // self.plan.classes[size_class].blocks_per_slab
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """The whole service."""
+
+    boot_id: str
+    version: str
+    uptime_s: float
+    pools: tuple[PoolStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """One life of the service.
+
+    Attributes:
+        boot_id: Its name, new at every start.
+        version: The distribution's.
+        started_at: By the registry's clock.
+    """
+
+    boot_id: str
+    version: str
+    started_at: float
+
+
+def status_of(boot: Boot, registry: Registry) -> ServiceStatus:
+    """Take a snapshot; O(pools * size classes)."""
+    now = registry.clock()
+    pools = tuple(_pool_status(attachment, now) for attachment in registry.attachments)
+    return ServiceStatus(boot.boot_id, boot.version, now - boot.started_at, pools)
+
+
+def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
+    pool, roster = attachment.pool, attachment.roster
+    return PoolStatus(
+        identity=attachment.identity,
+        plan=pool.plan,
+        revision=attachment.revision,
+        usage=usage_of(pool),
+        counters=replace(pool.totals),
+        num_evictions=tuple(pool.store.num_evictions),
+        class_changes=tuple(_class_changes(pool.store.slabs.num_class_changes)),
+        is_attached=attachment.lease.is_held,
+        lease_remaining_s=attachment.lease.remaining_s(now=now),
+        last_batch_number=attachment.last_batch_number,
+        workers=tuple(roster.workers),
+        num_workers=roster.num_workers,
+        num_requests=len(pool.requests),
+    )
+
+
+def _class_changes(counts: list[list[int]]) -> list[ClassChange]:
+    return [
+        ClassChange(from_class, to_class, count)
+        for from_class, row in enumerate(counts)
+        for to_class, count in enumerate(row)
+        if from_class != to_class
+    ]

@@ -1,0 +1,103 @@
+"""The service's status as people read it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# A status as `conversion.statuses.plain` gives it: the wire's names, JSON's types.
+PlainStatus = dict[str, Any]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def status_table(status: PlainStatus) -> str:
+    """Everything ``kvquarry status`` shows."""
+    return "\n".join(_lines(status))
+
+
+def _lines(status: PlainStatus) -> Iterator[str]:
+    num_pools = len(status["pools"])
+    yield (
+        f"kvquarry {status['version']}, up {_duration(status['uptime_seconds'])}, "
+        f"{num_pools} {'pool' if num_pools == 1 else 'pools'}, boot {status['boot_id']}"
+    )
+    for pool in status["pools"]:
+        yield ""
+        yield from _pool_lines(pool)
+
+
+def _pool_lines(pool: PlainStatus) -> Iterator[str]:
+    usage, counters = pool["usage"], pool["counters"]
+    yield f"pool {pool['pool_id']}  {pool['model']}".rstrip()
+    for attachment in pool["attachments"]:
+        yield f"  engine    {_attachment(attachment)}"
+    yield f"  workers   {_workers(pool)}"
+    yield (
+        f"  memory    {_size(usage['used_size_bytes'])} used of "
+        f"{_size(usage['usable_size_bytes'])}, {usage['unassigned_slab_count']} of "
+        f"{pool['plan']['slab_count']} slabs unassigned"
+    )
+    query, hit = counters["query_tokens"], counters["hit_tokens"]
+    share = f" ({hit / query:.1%})" if query else ""
+    yield f"  tokens    {query} looked up: {hit} hit{share}, {query - hit} missed"
+    yield (
+        f"  requests  {pool['request_count']} now, {counters['admission_count']} admitted, "
+        f"{counters['refusal_count']} refused"
+    )
+    yield ""
+    yield from (f"  {line}" for line in _aligned(_class_rows(pool)))
+
+
+def _attachment(attachment: PlainStatus) -> str:
+    if attachment["attached"]:
+        state = "attached"
+    else:
+        state = f"not attached, dropped in {_duration(attachment['lease_remaining_seconds'])}"
+    return f"{attachment['engine']}, incarnation {attachment['incarnation']}, {state}"
+
+
+def _workers(pool: PlainStatus) -> str:
+    devices = ", ".join(f"{worker['rank']}: {worker['device']}" for worker in pool["workers"])
+    text = f"{len(pool['workers'])} of {pool['worker_count']} registered"
+    return f"{text} ({devices})" if devices else text
+
+
+def _class_rows(pool: PlainStatus) -> Iterator[Sequence[str]]:
+    yield ("class", "block", "groups", "free", "active", "cached", "granted", "evicted")
+    plan, evictions = pool["plan"], pool["counters"]["eviction_counts"]
+    for index, usage in enumerate(pool["usage"]["size_classes"]):
+        size_bytes = plan["size_classes"][index]["stride_bytes"] * plan["region_count"]
+        counts = [
+            usage[f"{state}_block_count"] for state in ("free", "active", "cached", "granted")
+        ]
+        num_groups = plan["class_of_group"].count(index)
+        yield (
+            str(index),
+            _size(size_bytes),
+            str(num_groups),
+            *(str(count) for count in counts),
+            str(evictions[index]),
+        )
+
+
+def _aligned(rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    """Columns flush right, as wide as their widest entry."""
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        yield "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+
+
+def _size(num_bytes: int) -> str:
+    size = float(num_bytes)
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

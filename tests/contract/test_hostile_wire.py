@@ -1,0 +1,175 @@
+"""Whatever arrives over the wire, the caller gets a typed answer and the service lives on."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kvquarry.v1alpha import plan_pb2, pool_pb2
+from kvquarry_server.errors import STATUS_OF
+from tests.contract.running_service import RunningService, connected, running_service
+from tests.contract.wire_engine import (
+    admit,
+    open_engine,
+    open_request,
+    ready_engine,
+    refused,
+)
+from tests.strategies import examples
+
+REASONS = {reason.value for reason in STATUS_OF}
+UINT32, UINT64 = (1 << 32) - 1, (1 << 64) - 1
+
+small = st.one_of(st.integers(0, 5), st.integers(0, 60), st.sampled_from([UINT32, 1 << 31]))
+column = st.lists(small, max_size=4)
+handles = st.one_of(st.integers(0, 4), st.just(UINT64))
+handle_column = st.lists(handles, max_size=4)
+hashes = st.lists(st.binary(max_size=3), max_size=5)
+
+
+def operations() -> st.SearchStrategy[pool_pb2.Operation]:
+    """Any operation with any numbers, and some that only look like one."""
+    messages = {
+        "admit": st.builds(
+            pool_pb2.Admit,
+            handle=handles,
+            hashes=hashes,
+            token_count=small,
+            max_hit_tokens=small,
+            max_grant_tokens=small,
+            lookahead_tokens=small,
+            must_fit_tokens=small,
+            keep_free_block_counts=column,
+        ),
+        "grow": st.builds(pool_pb2.Grow, handle=handles, block_counts=column),
+        "lease": st.builds(pool_pb2.Lease, block_counts=column),
+        "grant_ahead": st.builds(pool_pb2.GrantAhead, handles=handle_column, block_counts=column),
+        "give_back": st.builds(pool_pb2.GiveBack, groups=column, blocks=column),
+        "take": st.builds(pool_pb2.Take, handles=handle_column, groups=column, block_counts=column),
+        "settle": st.builds(pool_pb2.Settle, handles=handle_column),
+        "commit": st.builds(
+            pool_pb2.Commit, handles=handle_column, kinds=column, hashes=hashes, blocks=column
+        ),
+        "drop": st.builds(pool_pb2.Drop, handles=handle_column, groups=column, blocks=column),
+        "free": st.builds(pool_pb2.Free, handles=handle_column),
+        "forget": st.builds(pool_pb2.Forget, group=small, blocks=column),
+        "begin_step": st.builds(pool_pb2.BeginStep),
+        "reset_cache": st.builds(pool_pb2.ResetCache),
+    }
+    assert set(messages) == {field.name for field in pool_pb2.Operation.DESCRIPTOR.fields}
+    known = [st.builds(pool_pb2.Operation, **{name: value}) for name, value in messages.items()]
+    sensible = st.builds(admit, handles, st.integers(1, 60))
+    return st.one_of(*known, sensible, st.just(pool_pb2.Operation()))
+
+
+sizes = st.sampled_from([0, 1, 16, 64, 4096, UINT32])
+open_requests = st.builds(
+    pool_pb2.OpenPoolRequest,
+    engine=st.sampled_from(["fuzz", "", "a b", "x" * 254, "\x1b[31m"]),
+    groups=st.lists(
+        st.builds(
+            plan_pb2.GroupSpec,
+            kind=st.sampled_from([0, 1, 2, 99]),
+            block_tokens=sizes,
+            page_bytes=st.one_of(sizes, st.integers(0, UINT64)),
+            layer_count=st.sampled_from([0, 1, 2, UINT32]),
+            speculative_block_count=st.sampled_from([0, 1, UINT32]),
+            alignment_bytes=sizes,
+        ),
+        max_size=4,
+    ),
+    pool_size_bytes=st.one_of(st.integers(0, 1 << 20), st.integers(0, UINT64)),
+    worker_count=st.sampled_from([0, 1, UINT32]),
+    model=st.sampled_from(["", "tiny", "\n", "x" * 2000]),
+)
+
+
+@pytest.fixture(scope="module")
+def fuzzed() -> Iterator[RunningService]:
+    with running_service("--log-level", "warning") as service:
+        yield service
+        assert service.is_alive(), service.log
+        assert service.bugs == []
+
+
+@pytest.fixture(scope="module")
+def fuzzed_channel(fuzzed: RunningService) -> Iterator[grpc.Channel]:
+    with connected(fuzzed.target) as channel:
+        yield channel
+
+
+@settings(examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@given(batches=st.lists(st.lists(operations(), max_size=6), min_size=1, max_size=8))
+def test_any_batch_is_answered_and_no_block_is_lost(
+    fuzzed_channel: grpc.Channel, batches: list[list[pool_pb2.Operation]]
+) -> None:
+    engine, stream = ready_engine(fuzzed_channel, "victim")
+    for batch in batches:
+        result = stream.exchange(*batch)
+        assert result.error.reason in REASONS | {""}
+        assert_no_block_is_lost(engine.opened.plan, result.usage)
+
+
+def assert_no_block_is_lost(plan: plan_pb2.Plan, usage: pool_pb2.PoolUsage) -> None:
+    """Blocks of all states make up the slabs of their class, and those make up the pool."""
+    num_slabs = usage.unassigned_slab_count
+    for geometry, blocks in zip(plan.size_classes, usage.size_classes, strict=True):
+        carved = (
+            blocks.free_block_count
+            + blocks.cached_block_count
+            + blocks.active_block_count
+            + blocks.granted_block_count
+        )
+        assert carved % geometry.blocks_per_slab == 0
+        num_slabs += carved // geometry.blocks_per_slab
+    assert num_slabs == plan.slab_count
+    assert 0 <= usage.used_size_bytes <= usage.usable_size_bytes < plan.pool_size_bytes
+
+
+@settings(examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@given(request=open_requests)
+def test_any_request_for_a_pool_is_answered(
+    fuzzed_channel: grpc.Channel, request: pool_pb2.OpenPoolRequest
+) -> None:
+    try:
+        engine = open_engine(fuzzed_channel, request)
+    except grpc.RpcError as error:
+        failure = refused(error)
+        assert failure.reason in REASONS, failure
+        assert failure.message
+    else:
+        engine.close()
+
+
+@settings(examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@given(noise=st.binary(max_size=200))
+def test_bytes_that_are_no_message_end_the_call_and_nothing_else(
+    fuzzed_channel: grpc.Channel, noise: bytes
+) -> None:
+    for method in ("PoolService/OpenPool", "WorkerService/RegisterWorker"):
+        call = fuzzed_channel.unary_unary(f"/kvquarry.v1alpha.{method}", bytes, bytes)
+        with pytest.raises(grpc.RpcError):
+            call(b"\xff" + noise, timeout=10)
+
+
+def test_the_longest_error_still_reaches_the_client(channel: grpc.Channel, name: str) -> None:
+    request = open_request(name)
+    request.engine = "\N{PILE OF POO}" * 5000
+    with pytest.raises(grpc.RpcError) as failure:
+        open_engine(channel, request)
+    assert refused(failure.value).reason == "INVALID_ARGUMENT"
+
+
+def test_a_stream_that_says_no_message_ends_and_the_pool_stays(
+    channel: grpc.Channel, name: str
+) -> None:
+    engine, stream = ready_engine(channel, name)
+    stream.exchange(admit(1, 4))
+    raw = channel.stream_stream("/kvquarry.v1alpha.PoolService/Attach", bytes, bytes)
+    with pytest.raises(grpc.RpcError) as failure:
+        list(raw(iter([b"\xff\xff\xff"]), timeout=10))
+    assert refused(failure.value).reason == "INVALID_ARGUMENT"
+    assert stream.exchange(admit(2, 4)).answers[0].HasField("admission")
+    assert engine.attach().exchange(admit(3, 4)).number == 3

@@ -1,0 +1,212 @@
+"""Engines have one pool at a time, lives follow each other, and leases lapse."""
+
+import pytest
+
+from kvquarry_core.errors import PlanError, Reason, UsageError
+from kvquarry_core.integrity import check_integrity
+from kvquarry_core.placement import FirstFit
+from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_server.attachment import Attachment
+from kvquarry_server.faults import (
+    Draining,
+    PoolBroken,
+    StaleIncarnation,
+    Superseded,
+    TooManyBlocks,
+    TooManyPools,
+    UnknownPool,
+)
+from kvquarry_server.limits import Limits
+from kvquarry_server.registry import Policy, Registry
+from tests.server.doubles import POOL_BYTES, FakeClock, FakeStream, open_request
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def registry(clock: FakeClock) -> Registry:
+    return Registry(Policy(lease_s=10, attach_s=900), clock)
+
+
+def attach(registry: Registry, attachment: Attachment) -> FakeStream:
+    stream = FakeStream()
+    identity = attachment.identity
+    assert registry.attach(identity.pool_id, identity.incarnation, stream) is attachment
+    return stream
+
+
+def is_known(registry: Registry, attachment: Attachment) -> bool:
+    """Whether a pool is still there, after looking for lapsed leases."""
+    registry.drop_lapsed()
+    return attachment in registry.attachments
+
+
+def ended_by(stream: FakeStream) -> list[type[Exception]]:
+    return [type(error) for error in stream.errors]
+
+
+def test_opening_again_starts_the_next_life_and_fences_the_one_before(registry: Registry) -> None:
+    first = registry.open(open_request())
+    stream = attach(registry, first)
+    second = registry.open(open_request())
+    assert (first.identity.incarnation, second.identity.incarnation) == (1, 2)
+    assert ended_by(stream) == [StaleIncarnation]
+    assert registry.attachments == [second]
+    for call in (registry.find, registry.close):
+        with pytest.raises(StaleIncarnation):
+            call(first.identity.pool_id, 1)
+    with pytest.raises(StaleIncarnation):
+        registry.find(second.identity.pool_id, 1)
+    with pytest.raises(StaleIncarnation):
+        registry.attach(first.identity.pool_id, 1, FakeStream())
+
+
+def test_incarnations_go_on_after_a_pool_is_gone(registry: Registry) -> None:
+    first = registry.open(open_request())
+    registry.close(first.identity.pool_id, 1)
+    assert registry.open(open_request()).identity.incarnation == 2
+    with pytest.raises(StaleIncarnation):
+        registry.find(first.identity.pool_id, 1)
+
+
+def test_engines_have_lives_of_their_own(registry: Registry) -> None:
+    one, other = registry.open(open_request("one")), registry.open(open_request("other"))
+    registry.open(open_request("one"))
+    assert registry.find(other.identity.pool_id, 1) is other
+    assert other.pool is not one.pool
+
+
+def test_a_request_that_fails_leaves_the_earlier_life_alone(registry: Registry) -> None:
+    first = registry.open(open_request())
+    stream = attach(registry, first)
+    with pytest.raises(PlanError):
+        registry.open(open_request(pool_bytes=1))
+    assert registry.find(first.identity.pool_id, 1) is first
+    assert stream.errors == []
+
+
+def test_an_unknown_pool_is_named_as_such(registry: Registry) -> None:
+    with pytest.raises(UnknownPool):
+        registry.find("nowhere", 1)
+
+
+def test_a_closed_pool_is_gone_at_once_and_its_stream_ends(registry: Registry) -> None:
+    attachment = registry.open(open_request())
+    stream = attach(registry, attachment)
+    registry.close(attachment.identity.pool_id, 1)
+    assert ended_by(stream) == [UnknownPool]
+    with pytest.raises(UnknownPool):
+        registry.close(attachment.identity.pool_id, 1)
+    registry.detach(attachment, stream)
+    assert registry.attachments == []
+
+
+def test_a_pool_never_attached_waits_for_its_first_stream(
+    registry: Registry, clock: FakeClock
+) -> None:
+    attachment = registry.open(open_request())
+    clock.advance(899)
+    assert is_known(registry, attachment)
+    clock.advance(1)
+    assert not is_known(registry, attachment)
+
+
+def test_a_pool_outlives_its_stream_by_its_lease(registry: Registry, clock: FakeClock) -> None:
+    attachment = registry.open(open_request())
+    stream = attach(registry, attachment)
+    clock.advance(100_000)
+    assert is_known(registry, attachment)
+    registry.detach(attachment, stream)
+    assert attachment.lease.remaining_s(now=clock()) == 10
+    clock.advance(9)
+    assert is_known(registry, attachment)
+    clock.advance(1)
+    assert not is_known(registry, attachment)
+    with pytest.raises(UnknownPool):
+        registry.find(attachment.identity.pool_id, 1)
+
+
+def test_a_new_stream_within_the_lease_keeps_the_pool(registry: Registry, clock: FakeClock) -> None:
+    attachment = registry.open(open_request())
+    registry.detach(attachment, attach(registry, attachment))
+    clock.advance(9)
+    attach(registry, attachment)
+    clock.advance(100_000)
+    assert is_known(registry, attachment)
+    assert attachment.lease.remaining_s(now=clock()) == 0
+
+
+def test_a_newer_stream_supersedes_and_the_older_one_holds_nothing(
+    registry: Registry, clock: FakeClock
+) -> None:
+    attachment = registry.open(open_request())
+    older, newer = attach(registry, attachment), attach(registry, attachment)
+    assert ended_by(older) == [Superseded]
+    registry.detach(attachment, older)
+    clock.advance(100_000)
+    assert is_known(registry, attachment)
+    assert registry.num_streams == 1
+    registry.detach(attachment, newer)
+    clock.advance(10)
+    assert not is_known(registry, attachment)
+
+
+def test_draining_opens_no_pool_and_keeps_those_there_are(registry: Registry) -> None:
+    attachment = registry.open(open_request())
+    registry.drain()
+    with pytest.raises(Draining):
+        registry.open(open_request("late"))
+    stream = attach(registry, attachment)
+    assert stream.errors == []
+    registry.end_streams(Draining("over"))
+    assert ended_by(stream) == [Draining]
+
+
+def test_a_condemned_pool_is_gone_and_says_why(registry: Registry) -> None:
+    attachment = registry.open(open_request())
+    stream = attach(registry, attachment)
+    registry.condemn(attachment)
+    assert ended_by(stream) == [PoolBroken]
+    assert registry.attachments == []
+
+
+def test_pools_are_bounded_in_number(clock: FakeClock) -> None:
+    registry = Registry(Policy(limits=Limits(num_pools=2)), clock)
+    for engine in ("one", "two", "two"):
+        registry.open(open_request(engine))
+    with pytest.raises(TooManyPools):
+        registry.open(open_request("three"))
+
+
+def test_blocks_are_bounded_over_all_pools(clock: FakeClock) -> None:
+    registry = Registry(Policy(limits=Limits(num_blocks=150)), clock)
+    one = registry.open(open_request("one"))
+    assert sum(size_class.num_blocks for size_class in one.pool.plan.classes) == 60
+    registry.open(open_request("two"))
+    with pytest.raises(TooManyBlocks):
+        registry.open(open_request("three"))
+    registry.open(open_request("two"))
+
+
+@pytest.mark.parametrize("engine", ["", "x" * 254, "two words", "tab\t", "zero\x00", "line\n"])
+def test_a_name_that_is_no_label_is_refused(registry: Registry, engine: str) -> None:
+    with pytest.raises(UsageError, match="1 to 253 printable characters") as refusal:
+        registry.open(open_request(engine))
+    assert refusal.value.reason is Reason.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("num_workers", [0, 1 << 31])
+def test_a_pool_nobody_holds_is_refused(registry: Registry, num_workers: int) -> None:
+    with pytest.raises(UsageError, match="workers"):
+        registry.open(open_request(num_workers=num_workers))
+
+
+def test_placement_is_the_services_choice(clock: FakeClock) -> None:
+    groups = (GroupSpec(GroupKind.FULL_ATTENTION, 4, 64, 1),)
+    registry = Registry(Policy(placement=FirstFit), clock)
+    attachment = registry.open(open_request(groups=groups, pool_bytes=POOL_BYTES))
+    check_integrity(attachment.pool)
+    assert isinstance(attachment.pool.store._placement, FirstFit)  # noqa: SLF001

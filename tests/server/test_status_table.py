@@ -1,0 +1,51 @@
+"""What people read in a terminal."""
+
+from kvquarry_core.ids import GroupId, Handle
+from kvquarry_core.messages import AdmitRequest
+from kvquarry_server.conversion.statuses import plain, status_to_wire
+from kvquarry_server.operations import Batch, Take
+from kvquarry_server.registry import Policy, Registry
+from kvquarry_server.status import Boot, status_of
+from kvquarry_server.status_table import status_table
+from tests.server.doubles import FakeClock, FakeStream, open_request, ready_attachment
+
+
+def table(registry: Registry) -> str:
+    status = status_of(Boot("b00t", "1.0", 0.0), registry)
+    return status_table(plain(status_to_wire(status)))
+
+
+def test_an_empty_service_says_so() -> None:
+    assert table(Registry(Policy(), FakeClock())) == "kvquarry 1.0, up 16 min, 0 pools, boot b00t"
+
+
+def test_a_pool_shows_its_engine_workers_memory_tokens_and_blocks() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    one = Handle(1)
+    admit = AdmitRequest(one, (), 8, 0, 8)
+    attachment.apply(Batch(1, [admit, Take([one], [GroupId(0)], [1])]))
+    pool_id = attachment.identity.pool_id
+    registry.attach(pool_id, 1, FakeStream())
+    assert table(registry).splitlines() == [
+        "kvquarry 1.0, up 16 min, 1 pool, boot b00t",
+        "",
+        f"pool {pool_id}  tiny",
+        "  engine    engine, incarnation 1, attached",
+        "  workers   1 of 1 registered (0: cpu:0)",
+        "  memory    1.0 KiB used of 5.5 KiB, 9 of 12 slabs unassigned",
+        "  tokens    8 looked up: 0 hit (0.0%), 8 missed",
+        "  requests  1 now, 1 admitted, 0 refused",
+        "",
+        "  class  block  groups  free  active  cached  granted  evicted",
+        "      0  128 B       2     0       5       0        3        0",
+        "      1  512 B       1     0       0       0        1        0",
+    ]
+
+
+def test_a_pool_without_a_stream_shows_when_it_goes() -> None:
+    registry = Registry(Policy(attach_s=90), FakeClock())
+    registry.open(open_request(num_workers=2))
+    text = table(registry)
+    assert "not attached, dropped in 90 s" in text
+    assert "0 of 2 registered\n" in text

@@ -1,0 +1,122 @@
+"""Fakes of vLLM's configuration and layers: as much of them as planning reads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, KVCacheSpec, MambaSpec
+from vllm.v1.kv_cache_layout import KVCacheLayout
+
+from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
+from kvquarry_vllm.grouping import mixed_groups
+
+BLOCK_TOKENS = 64
+PAGE_BYTES = BLOCK_TOKENS * 512
+STATE_BYTES = 3 * 512 * 2 + 4 * 64 * 64 * 4
+LAYOUTS = KVCacheLayout
+
+
+def vllm_config(**changes: Any) -> SimpleNamespace:
+    """A configuration in which nothing stands in kvquarry's way; `changes` are `section__name`."""
+    config = SimpleNamespace(
+        cache_config=_cache_config(),
+        parallel_config=_parallel_config(),
+        model_config=SimpleNamespace(is_hybrid=True, max_model_len=1024, model="tiny"),
+        scheduler_config=SimpleNamespace(
+            disable_hybrid_kv_cache_manager=False,
+            scheduler_reserve_full_isl=True,
+            max_num_batched_tokens=2048,
+            watermark=0.0,
+        ),
+        attention_config=SimpleNamespace(hisparse_config=None),
+        compilation_config=SimpleNamespace(static_forward_context={}),
+        speculative_config=None,
+        kv_transfer_config=None,
+        num_lookahead_tokens=0,
+    )
+    for path, value in changes.items():
+        *sections, name = path.split("__")
+        holder: Any = config
+        for section in sections:
+            holder = getattr(holder, section)
+        setattr(holder, name, value)
+    return config
+
+
+def _cache_config() -> SimpleNamespace:
+    return SimpleNamespace(
+        block_size=BLOCK_TOKENS,
+        mamba_block_size=BLOCK_TOKENS,
+        mamba_page_size_padded=None,
+        mamba_cache_mode="align",
+        prefix_match_unit=None,
+        enable_mamba_shared_prefix_checkpoint=False,
+        kv_cache_dtype_skip_layers=[],
+        use_replayssm=False,
+        num_gpu_blocks_override=None,
+        prefix_cache_retention_interval=0,
+        get_resolved_kv_cache_layout=lambda: KVCacheLayout.LBHNC,
+    )
+
+
+def _parallel_config() -> SimpleNamespace:
+    return SimpleNamespace(
+        data_parallel_index=0,
+        data_parallel_size=1,
+        decode_context_parallel_size=1,
+        prefill_context_parallel_size=1,
+        pipeline_parallel_size=1,
+        tensor_parallel_size=1,
+        distributed_executor_backend=None,
+        enable_elastic_ep=False,
+        world_size=1,
+    )
+
+
+def attention(**changes: Any) -> FullAttentionSpec:
+    """Full attention with pages of `PAGE_BYTES`."""
+    values = {
+        "block_size": BLOCK_TOKENS,
+        "num_kv_heads": 2,
+        "head_size": 64,
+        "dtype": torch.bfloat16,
+        "dcp_sharded": True,
+    }
+    return FullAttentionSpec(**(values | changes))
+
+
+def state(**changes: Any) -> MambaSpec:
+    """A recurrent state of `STATE_BYTES` with a convolution's tail in front of it."""
+    values = {
+        "block_size": BLOCK_TOKENS,
+        "shapes": ((3, 512), (4, 64, 64)),
+        "dtypes": (torch.bfloat16, torch.float32),
+        "mamba_cache_mode": "align",
+    }
+    return MambaSpec(**(values | changes))
+
+
+def hybrid_layers() -> dict[str, KVCacheSpec]:
+    """Eight layers, every fourth one attention, as Qwen3-Next has them."""
+    return {f"layers.{index}": attention() if index % 4 == 3 else state() for index in range(8)}
+
+
+def attention_layers() -> dict[str, KVCacheSpec]:
+    """Four layers of plain attention."""
+    return {f"layers.{index}": attention() for index in range(4)}
+
+
+def groups_of(layers: dict[str, KVCacheSpec]) -> list[KVCacheGroupSpec]:
+    """The groups kvquarry makes of them on vLLM 0.32."""
+    from vllm.v1.core.kv_cache_utils import _get_kv_cache_groups_uniform_page_size
+
+    return mixed_groups(layers, _get_kv_cache_groups_uniform_page_size)
+
+
+def pool_config(
+    layers: dict[str, KVCacheSpec], memory_bytes: int = 12 << 20, **changes: Any
+) -> MixedKVCacheConfig:
+    """The configuration of a pool for these layers."""
+    return mixed_config(vllm_config(**changes), groups_of(layers), memory_bytes)

@@ -1,0 +1,107 @@
+"""Which models get a mixed-size pool, and why the others do not."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    KVCacheSpec,
+    KVQuantMode,
+    MLAAttentionSpec,
+    SlidingWindowSpec,
+    UniformTypeKVCacheSpecs,
+)
+
+from kvquarry_vllm.scope import reason_for_stock
+from tests.vllm.configurations import (
+    PAGE_BYTES,
+    attention,
+    attention_layers,
+    hybrid_layers,
+    state,
+    vllm_config,
+)
+
+
+def sliding() -> SlidingWindowSpec:
+    return SlidingWindowSpec(
+        block_size=64, num_kv_heads=2, head_size=64, dtype=torch.bfloat16, sliding_window=128
+    )
+
+
+def latent() -> MLAAttentionSpec:
+    return MLAAttentionSpec(block_size=64, num_kv_heads=1, head_size=576, dtype=torch.bfloat16)
+
+
+def chunked() -> ChunkedLocalAttentionSpec:
+    return ChunkedLocalAttentionSpec(
+        block_size=64, num_kv_heads=2, head_size=64, dtype=torch.bfloat16, attention_chunk_size=128
+    )
+
+
+@pytest.mark.parametrize("layers", [hybrid_layers(), attention_layers()])
+def test_plain_attention_with_or_without_states_is_in_scope(
+    layers: dict[str, KVCacheSpec],
+) -> None:
+    assert reason_for_stock(vllm_config(), layers) is None
+
+
+def test_several_kinds_of_states_are_in_scope() -> None:
+    layers = {"a": attention(), "b": state(), "c": state(shapes=((8,), (16,)))}
+    assert reason_for_stock(vllm_config(), layers) is None
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (sliding(), "SlidingWindowSpec"),
+        (chunked(), "ChunkedLocalAttentionSpec"),
+        (latent(), "MLAAttentionSpec"),
+        (UniformTypeKVCacheSpecs(64, {"x": attention()}), "UniformType"),
+        (attention(sliding_window=128), "sliding-window"),
+        (attention(attention_chunk_size=128), "chunked"),
+        (attention(kv_quant_mode=KVQuantMode.NVFP4), "NVFP4"),
+        (attention(kv_quant_mode=KVQuantMode.TURBOQUANT_4BIT_NC), "TURBOQUANT"),
+        (attention(kv_quant_mode=KVQuantMode.INT8_PER_TOKEN_HEAD), "INT8_PER_TOKEN_HEAD"),
+        (attention(tokens_per_state=4), "compressed"),
+        (attention(non_causal=True), "non-causal"),
+        (attention(page_size_padded=2 * PAGE_BYTES), "padded attention pages"),
+        (attention(block_stride_alignment=3 * PAGE_BYTES), "padded attention pages"),
+        (attention(head_size=128), "several sizes"),
+        (state(mamba_cache_mode="none"), "mode 'none'"),
+        (state(page_size_padded=1 << 20), "padded states"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_one_odd_layer_leaves_a_hybrid_to_stock(odd: KVCacheSpec, reason: str) -> None:
+    found = reason_for_stock(vllm_config(), hybrid_layers() | {"odd": odd})
+    assert found is not None
+    assert reason in found
+
+
+def test_states_alone_have_one_page_size_already() -> None:
+    assert "without attention" in str(reason_for_stock(vllm_config(), {"a": state()}))
+
+
+def test_attention_of_two_formats_without_states_is_left_to_stock() -> None:
+    layers = attention_layers() | {"odd": attention(num_kv_heads=4, head_size=32)}
+    assert "several formats" in str(reason_for_stock(vllm_config(), layers))
+
+
+def test_a_model_without_a_cache_is_left_to_stock() -> None:
+    assert reason_for_stock(vllm_config(), {}) is not None
+
+
+@pytest.mark.parametrize(("has_drafts", "is_ours"), [(True, False), (False, True)])
+def test_draft_layers_are_left_to_stock_and_other_speculation_is_not(
+    has_drafts: bool, is_ours: bool
+) -> None:
+    speculative = SimpleNamespace(uses_draft_kv_cache=lambda: has_drafts)
+    found = reason_for_stock(vllm_config(speculative_config=speculative), hybrid_layers())
+    assert (found is None) == is_ours
+
+
+def test_a_model_that_groups_its_own_layers_keeps_doing_so() -> None:
+    config = vllm_config(model_config__supports_kv_cache_grouping=True)
+    assert "groups its own" in str(reason_for_stock(config, hybrid_layers()))
