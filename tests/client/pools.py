@@ -53,6 +53,7 @@ def engine(
     *,
     num_slabs: int = 32,
     keep_free_blocks: tuple[int, ...] = (),
+    ahead_tokens: int = 0,
 ) -> Engine:
     """An engine with room for ``num_slabs`` slabs of the hybrid's size."""
     plan = make_plan(groups, num_slabs * 192)
@@ -64,6 +65,7 @@ def engine(
         must_fit_whole=True,
         keep_free_blocks=keep_free_blocks,
         retention=Retention(BLOCK, 0),
+        ahead_tokens=ahead_tokens,
     )
     return Engine(Shadow(plan, ledger, settings), ledger)
 

@@ -37,14 +37,13 @@ def test_unspent_grants_go_back_when_the_next_step_starts() -> None:
     assert [len(held) for held in record.held] == [0, 0, 2], "running states are leased"
 
 
-@pytest.mark.parametrize("hit", [False, True])
-def test_a_lookup_nobody_allocates_leaks_nothing(hit: bool) -> None:
+@pytest.mark.parametrize("content", ["the same", "other"])
+def test_a_lookup_nobody_allocates_leaks_nothing(content: str) -> None:
     quarry = engine()
-    if hit:
-        quarry.admit("first", 40, "same")
-        quarry.shadow.free("first")
-        quarry.shadow.begin_step()
-    quarry.shadow.lookup(prompt("a", 41, "same" if hit else "a"))
+    quarry.admit("first", 40, "the same")
+    quarry.shadow.free("first")
+    quarry.shadow.begin_step()
+    quarry.shadow.lookup(prompt("a", 41, content))
     assert quarry.used_bytes() > 0
     quarry.shadow.begin_step()
     assert quarry.used_bytes() == 0
@@ -196,3 +195,64 @@ def test_a_refused_growth_changes_nothing() -> None:
     assert not quarry.shadow.allocate(request, Allocation(far, far, 0))
     assert quarry.used_bytes() == used
     assert request.block_ids() == tables
+
+
+def test_a_retired_state_is_used_again_without_asking() -> None:
+    quarry = engine()
+    quarry.admit("a", 2 * BLOCK + 1)
+    asked = quarry.ledger.num_exchanges
+    states = set()
+    for num_tokens in range(2 * BLOCK + 2, 8 * BLOCK):
+        quarry.shadow.begin_step()
+        assert quarry.decode("a", num_tokens)
+        request = quarry.shadow.find("a")
+        assert request is not None
+        states.update(block for block in request.block_ids()[0] if block)
+    assert len(states) == 2, "two states take turns"
+    num_boundaries = 6
+    assert quarry.ledger.num_exchanges <= asked + num_boundaries
+    leased = quarry.ledger.pool.lease.blocks
+    assert [len(blocks) for blocks in leased] == [2, 2, 0]
+
+
+def test_a_committed_state_leaves_the_lease() -> None:
+    quarry = engine()
+    quarry.admit("a", 40)
+    assert [len(blocks) for blocks in quarry.ledger.pool.lease.blocks] == [0, 0, 0]
+    record = next(iter(quarry.ledger.pool.requests.values()))
+    assert [len(held) for held in record.held] == [1, 1, 10]
+
+
+def test_an_engine_without_requests_leases_nothing() -> None:
+    quarry = engine()
+    quarry.admit("a", 21)
+    quarry.admit("b", 22)
+    quarry.shadow.free("a")
+    assert quarry.used_bytes() > 0
+    quarry.shadow.free("b")
+    assert quarry.used_bytes() == 0
+
+
+def test_blocks_granted_ahead_make_decode_steps_silent() -> None:
+    quarry = engine(num_slabs=400, ahead_tokens=8 * BLOCK)
+    for name in "abc":
+        quarry.admit(name, 2 * BLOCK + 1)
+    quarry.shadow.begin_step()
+    asked = quarry.ledger.num_exchanges
+    for num_tokens in range(2 * BLOCK + 2, 10 * BLOCK):
+        quarry.shadow.begin_step()
+        for name in "abc":
+            assert quarry.decode(name, num_tokens)
+    assert quarry.ledger.num_exchanges <= asked + 3, "one boundary asks for all that follow"
+
+
+def test_what_was_granted_ahead_is_returned_before_anybody_is_refused() -> None:
+    quarry = engine((ATTENTION,), num_slabs=12, ahead_tokens=8 * BLOCK)
+    quarry.admit("a", BLOCK)
+    quarry.shadow.begin_step()
+    quarry.decode("a", BLOCK + 1)
+    idle = sum(quarry.ledger.pool.num_granted)
+    assert idle > 0
+    usable = quarry.ledger.pool.plan.classes[0].num_usable_blocks
+    assert quarry.admit("b", (usable - 2) * BLOCK)
+    assert sum(quarry.ledger.pool.num_granted) == 0

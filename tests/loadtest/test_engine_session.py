@@ -85,6 +85,6 @@ def test_every_exchange_is_timed_once_and_says_whether_it_was_refused() -> None:
     for _ in range(100):
         session.step()
     assert len(seen) == ledger.num_exchanges == inner.num_exchanges
-    refused = inner.pool.totals.refusals
-    assert sum(name.endswith(" (refused)") for name in seen) == refused > 0
+    refused = sum(name.endswith(" (refused)") for name in seen)
+    assert 0 < refused <= inner.pool.totals.refusals, "an exchange may ask for several things"
     assert set(seen) <= {"admit", "admit (refused)", "grow", "grow (refused)"}
