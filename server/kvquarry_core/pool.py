@@ -277,9 +277,7 @@ class Pool:
                 held = tuple(list(blocks) for blocks in record.held)
                 grant = self._grant(record, wanted)
                 return Admission(hit.num_tokens, hit.longest_tokens, held, grant)
-        if self.plan.could_hold(
-            self._sizing.by_class(self._sizing.new_blocks(request, 0, hit.num_tokens + 1))
-        ):
+        if self.plan.could_hold(self._sizing.first_token(request, hit)):
             return self._sizing.shortage(demand, hit)
         return self._sizing.never(demand, hit)
 

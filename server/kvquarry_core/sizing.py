@@ -78,6 +78,11 @@ class Sizing:
         spare = request.keep_free_blocks or [0] * len(demand)
         return [blocks + free for blocks, free in zip(demand, spare, strict=True)]
 
+    def first_token(self, request: AdmitRequest, hit: Hit) -> list[int]:
+        """Blocks by class that the shortest first chunk needs in all, those of its hit included."""
+        end = hit.num_tokens + 1 + request.lookahead_tokens
+        return self.by_class(self.new_blocks(request, 0, end))
+
     def first_chunks(self, request: AdmitRequest, hit: Hit) -> Iterator[list[int]]:
         """Blocks by group for the first chunk, then for ever smaller ones."""
         num_tokens = min(request.max_grant_tokens, request.num_tokens - hit.num_tokens)
