@@ -1,0 +1,1 @@
+"""A demonstration on a real engine: prefix hits and outputs, stock vLLM against kvquarry."""

@@ -1,0 +1,190 @@
+"""What the naive books expect of a pool's answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvquarry_core.ids import BlockHash, BlockId, KindId
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, RefusalCause
+from kvquarry_core.pool import Pool
+from tests.core import reference
+from tests.core.books import Books, FindableRow, classes_of
+from tests.core.memory import Key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedAdmission:
+    """What an admission has to answer."""
+
+    hit_tokens: int
+    rows: dict[KindId, list[FindableRow]]
+    #: None: admitted.
+    causes: frozenset[RefusalCause] | None
+    #: By group, the grants that are large enough for ever fewer tokens.
+    grants: list[list[int]]
+
+
+SHORT = frozenset({RefusalCause.SHORTAGE, RefusalCause.NEVER_FITS})
+
+
+def of_admission(books: Books, request: AdmitRequest) -> ExpectedAdmission:
+    """The longest hit, whether it is too young, and whether the rest fits.
+
+    Where nobody runs, a hit that leaves no room is given up: waiting would be of no use. Unless
+    not even one token more would fit, with or without it.
+    """
+    names = list(request.hashes)
+    hit_tokens = reference.longest_hit(books.plan, books.findable, names, request.max_hit_tokens)
+    expected = _after_hit(books, request, hit_tokens)
+    end = hit_tokens + 1 + request.lookahead_tokens
+    more = reference.by_class(books.plan, books.new_blocks(request, 0, end))
+    if expected.causes == SHORT and not books.requests and reference.ever_fits(books.plan, more):
+        return _after_hit(books, request, 0)
+    return expected
+
+
+def _after_hit(books: Books, request: AdmitRequest, hit_tokens: int) -> ExpectedAdmission:
+    plan = books.plan
+    rows = books.hit_rows(list(request.hashes), hit_tokens)
+    used = books.used(touched_keys(rows))
+
+    def demand(num_tokens: int) -> list[int]:
+        return books.new_blocks(request, hit_tokens, num_tokens)
+
+    longest = min(request.max_grant_tokens, request.num_tokens - hit_tokens)
+    ends = [hit_tokens + n + request.lookahead_tokens for n in range(longest, 0, -1)]
+    possible = [
+        wanted
+        for wanted in map(demand, ends)
+        if reference.fits(plan, used, reference.by_class(plan, wanted))
+    ]
+    keep = request.keep_free_blocks or [0] * len(plan.classes)
+    whole = reference.by_class(plan, demand(request.must_fit_tokens))
+    spare = [blocks + free for blocks, free in zip(whole, keep, strict=True)]
+    causes: frozenset[RefusalCause] | None = None
+    if any(entry.is_too_young for entries in rows.values() for entry in entries):
+        causes = frozenset({RefusalCause.SAME_STEP})
+    elif not possible or (request.must_fit_tokens and not reference.fits(plan, used, spare)):
+        causes = SHORT
+    return ExpectedAdmission(hit_tokens, rows, causes, possible)
+
+
+def touched_keys(rows: dict[KindId, list[FindableRow]]) -> set[Key]:
+    """All blocks of some rows."""
+    return {key for entries in rows.values() for entry in entries for key in entry.keys}
+
+
+def check_answer(
+    books: Books,
+    expected: ExpectedAdmission,
+    request: AdmitRequest,
+    answer: Admission | Refusal,
+) -> None:
+    """Assert that an admission is the one expected."""
+    assert answer.hit_tokens == expected.hit_tokens or expected.causes is not None
+    if isinstance(answer, Refusal):
+        assert expected.causes is not None, f"{request} fits, got {answer}"
+        assert answer.cause in expected.causes
+        return
+    assert expected.causes is None, f"{request} must be refused, got {answer}"
+    for kind, members in enumerate(books.plan.kinds):
+        blocks = [
+            list(column)
+            for column in zip(*(e.row for e in expected.rows[KindId(kind)]), strict=True)
+        ]
+        expected_blocks = blocks or [[] for _ in members]
+        assert [answer.hit_blocks[group] for group in members] == expected_blocks
+    granted = [len(blocks) for blocks in answer.grant.blocks]
+    assert granted in expected.grants, f"granted {granted}, possible are {expected.grants}"
+    full = books.new_blocks(
+        request,
+        expected.hit_tokens,
+        expected.hit_tokens
+        + min(request.max_grant_tokens, request.num_tokens - expected.hit_tokens)
+        + request.lookahead_tokens,
+    )
+    assert full not in expected.grants or granted == full, "the whole chunk fits"
+
+
+def fits(books: Books, wanted: Sequence[int]) -> bool:
+    """Whether ``wanted[g]`` more blocks of every group can be had."""
+    return reference.fits(books.plan, books.used(), reference.by_class(books.plan, wanted))
+
+
+def check_growth(expected: bool, wanted: Sequence[int], answer: Grant | Refusal) -> None:  # noqa: FBT001
+    """Assert that a growth is granted iff that was expected, and in full."""
+    assert isinstance(answer, Grant) == expected, f"{wanted} fits: {expected}, got {answer}"
+    if isinstance(answer, Grant):
+        assert [len(blocks) for blocks in answer.blocks] == list(wanted)
+
+
+def check_evictions(
+    books: Books,
+    lost: Sequence[FindableRow],
+    grant: Grant,
+    before: tuple[set[Key], list[set[BlockId]]],
+) -> None:
+    """Nothing is evicted that was not cached, nor while free memory suffices.
+
+    Args:
+        books: The books after the operation.
+        lost: What was evicted by it.
+        grant: What was granted by it.
+        before: Cached blocks, and used blocks by class, before it.
+    """
+    if not lost:
+        return
+    cached, used = before
+    references = set(books.references())
+    for size_class, block in cached:
+        used[size_class].add(block)
+    demand = reference.by_class(books.plan, [len(blocks) for blocks in grant.blocks])
+    assert not reference.fits(books.plan, used, demand), "evicted while free memory sufficed"
+    for entry in lost:
+        assert (cached - references).intersection(entry.keys), "evicted what is in use"
+
+
+def rows_with(books: Books, keys: set[Key]) -> list[FindableRow]:
+    """The findable rows that have one of some blocks."""
+    return [
+        entry
+        for entries in books.findable.values()
+        for entry in entries
+        if keys.intersection(entry.keys)
+    ]
+
+
+def check_books(books: Books, pool: Pool) -> None:
+    """The pool's references, grants, index and counters are those of the books."""
+    references, granted = books.references(), books.granted()
+    for size_class in classes_of(books.plan):
+        in_class = [block for owner, block in granted if owner == size_class]
+        assert pool.num_granted[size_class] == len(in_class)
+        for index in range(1, books.plan.classes[size_class].num_blocks):
+            if size_class == 0 and index < books.plan.num_reserved_blocks:
+                continue
+            block = BlockId(index)
+            counted = pool.store.num_references(size_class, block)
+            assert counted == references[size_class, block]
+    check_index(books, pool)
+    totals = pool.totals
+    assert totals.commits == books.commits
+    assert totals.admissions == books.admissions
+    assert (totals.query_tokens, totals.hit_tokens) == (books.query_tokens, books.hit_tokens)
+
+
+def check_index(books: Books, pool: Pool) -> None:
+    """Exactly the rows of the books can be found, the oldest of equal ones first."""
+    index = pool.store.index
+    kinds = [KindId(kind) for kind in range(len(books.plan.kinds))]
+    indexed: set[tuple[KindId, BlockHash, tuple[BlockId, ...]]] = {
+        (one.kind, one.block_hash, one.row) for kind in kinds for one in index.commitments(kind)
+    }
+    assert indexed == {
+        (kind, block_hash, entry.row)
+        for (kind, block_hash), entries in books.findable.items()
+        for entry in entries
+    }
+    for (kind, block_hash), entries in books.findable.items():
+        found = index.find(kind, block_hash)
+        assert found is not None
+        assert found.row == entries[0].row, "the oldest of equal rows is found"

@@ -1,0 +1,95 @@
+"""An engine that also runs requests on leased states, and takes blocks ahead."""
+
+from collections.abc import Sequence
+
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.messages import AheadRequest, Grant, Refusal
+from kvquarry_core.plan import GroupKind
+from tests.core import expectations, reference
+from tests.core.books import Place
+from tests.core.fake_engine import FakeEngine
+
+#: Blocks are granted ahead while one in so many of their class could still be had by others.
+RESERVE = 16
+
+
+class LeasingEngine(FakeEngine):
+    """All operations of a pool."""
+
+    def lease(self, num_blocks: Sequence[int]) -> Grant | Refusal:
+        """Enlarge the stock of states and begin to write in them."""
+        self.lost.clear()
+        expected = expectations.fits(self.books, num_blocks)
+        cached, used = self.cached(), self.books.used()
+        answer = self.pool.lease_blocks(num_blocks)
+        expectations.check_growth(expected, num_blocks, answer)
+        if isinstance(answer, Refusal):
+            assert not self.lost, "a refused lease evicted something"
+            return answer
+        for group, blocks in enumerate(answer.blocks):
+            self.books.leased[group] += blocks
+        self.check_owners()
+        self.check_evictions(answer, cached, used)
+        for group, (blocks, dirty) in enumerate(zip(answer.blocks, answer.dirty, strict=True)):
+            keys = {self.books.key(GroupId(group), block) for block in dirty}
+            for block in blocks:
+                self.write_draft(self.books.key(GroupId(group), block), keys)
+        return answer
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Return some of the stock."""
+        self.pool.give_back(group, blocks)
+        for block in blocks:
+            self.books.leased[group].remove(block)
+
+    def commit_leased(self, handle: Handle, kind: KindId, block_hash: BlockHash) -> None:
+        """Make a checkpoint of the oldest leased state of every group; the request holds it."""
+        members = self.plan.kinds[kind]
+        row = tuple(self.books.leased[group][0] for group in members)
+        self.pool.commit(handle, kind, block_hash, row)
+        for group, block in zip(members, row, strict=True):
+            self.books.leased[group].remove(block)
+            self.books.requests[handle].held[group].append(Place(block, None))
+        self.note_commit(kind, block_hash, row)
+
+    def grant_ahead(self, handles: Sequence[Handle], num_blocks: Sequence[int]) -> list[bool]:
+        """Ask for blocks ahead; each request gets all of its own or nothing. Who got some?"""
+        self.lost.clear()
+        before = self.books.used()
+        answer = self.pool.grant_ahead(AheadRequest(handles, num_blocks))
+        granted = []
+        for handle, wanted, grant in zip(handles, num_blocks, answer.grants, strict=True):
+            counts = [len(blocks) for blocks in grant.blocks]
+            assert counts in (self._in_attention(wanted), self._in_attention(0)), counts
+            granted.append(any(counts))
+            self.note_grant(self.books.requests[handle], grant)
+        self.check_luxury(num_blocks, granted, before)
+        return granted
+
+    def check_luxury(
+        self, num_blocks: Sequence[int], granted: Sequence[bool], before: list[set[BlockId]]
+    ) -> None:
+        """Blocks are granted ahead iff enough is left for others."""
+        if any(granted) and len(self.plan.classes) == 1:
+            # With several classes it depends on where the blocks were put.
+            assert self._leaves_reserve(self.books.used(), 0), "luxury touched the reserve"
+        if not any(granted) and any(num_blocks) and any(self._in_attention(1)):
+            least = min(wanted for wanted in num_blocks if wanted)
+            assert not self._leaves_reserve(before, least), "memory was plenty"
+
+    def _in_attention(self, num_blocks: int) -> list[int]:
+        """So many blocks in every group of attention."""
+        is_attention = [spec.kind is GroupKind.FULL_ATTENTION for spec in self.plan.groups]
+        return [num_blocks if mine else 0 for mine in is_attention]
+
+    def _leaves_reserve(self, used: list[set[BlockId]], num_blocks: int) -> bool:
+        """Whether so many blocks in every group of attention leave enough for others."""
+        demand = reference.by_class(self.plan, self._in_attention(num_blocks))
+        concerned = reference.by_class(self.plan, self._in_attention(1))
+        reserve = [
+            geometry.num_usable_blocks // RESERVE if wanted else 0
+            for wanted, geometry in zip(concerned, self.plan.classes, strict=True)
+        ]
+        return reference.fits(
+            self.plan, used, [one + more for one, more in zip(demand, reserve, strict=True)]
+        )

@@ -1,0 +1,234 @@
+"""Ways to break the core, each of them a fault that this kind of code has had or could have."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.group_rules import NO_HIT, FullAttention, Hashes, KindHit, RecurrentState
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
+from kvquarry_core.lease import Lease
+from kvquarry_core.lru import RecencyList
+from kvquarry_core.messages import Admission, AdmitRequest, Refusal
+from kvquarry_core.pool import Pool
+from kvquarry_core.prefix_index import Commitment, PrefixIndex, Row
+from kvquarry_core.slabs import SlabMap
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """A method and what stands in its place."""
+
+    owner: type
+    method: str
+    replacement: Callable[..., object]
+
+
+_touch, _release, _give_back = BlockStore.touch, BlockStore.release, BlockStore.give_back
+_fits, _reclaim, _pop_free = BlockStore.fits, SlabMap.reclaim, SlabMap.pop_free
+_admit, _commit, _longest_hit = Pool.admit, Pool.commit, Coordinator.longest_hit
+_find, _hand_over = PrefixIndex.find, Lease.hand_over
+
+
+def touch_leaves_the_block_evictable(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+    """The reference is counted, but the block stays among the cached ones."""
+    self._refs[size_class][block] += 1
+
+
+def touch_counts_nothing(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+    """A second reference on a block in use is lost."""
+    if not self.num_references(size_class, block):
+        _touch(self, size_class, block)
+
+
+def release_frees_what_is_shared(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+    """The first owner to go takes the block away from all others."""
+    self._refs[size_class][block] = 1
+    _release(self, size_class, block)
+
+
+def forget_leaves_orphans(self: BlockStore, commitment: Commitment) -> None:
+    """Only the first block of a row loses its hash."""
+    size_class = self.plan.class_of_kind(commitment.kind)
+    self.index.remove(commitment)
+    block = commitment.row[0]
+    self._commitments[size_class][block] = None
+    if not self.num_references(size_class, block):
+        self._cached[size_class].remove(block)
+        self._push_free(size_class, block)
+    self._observer.forgotten(commitment)
+
+
+def forget_keeps_the_index_entry(self: BlockStore, commitment: Commitment) -> None:
+    """The blocks are free, but their content is still found."""
+    size_class = self.plan.class_of_kind(commitment.kind)
+    for block in commitment.row:
+        self._commitments[size_class][block] = None
+        if not self.num_references(size_class, block):
+            self._cached[size_class].remove(block)
+            self._push_free(size_class, block)
+
+
+def fits_promises_too_much(
+    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+) -> bool:
+    """One block of each class too many."""
+    return _fits(self, [max(0, blocks - 1) for blocks in demand], touched)
+
+
+def fits_promises_too_little(
+    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+) -> bool:
+    """One block of each class is held back."""
+    return _fits(self, [blocks + 1 for blocks in demand], touched)
+
+
+def fits_counts_the_hit_as_evictable(
+    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+) -> bool:
+    """What is going to be touched is promised to the same request again."""
+    return _fits(self, demand, [set() for _ in touched])
+
+
+def give_back_leaks(*_: object) -> None:
+    """Unspent grants are nobody's for ever."""
+
+
+def give_back_cleans(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+    """A block that was never zeroed is said to be clean."""
+    self.slabs.clean(size_class, block)
+    _give_back(self, size_class, block)
+
+
+def nothing_is_dirty(*_: object) -> bool:
+    """Bytes of other classes are handed out as they are."""
+    return False
+
+
+def reclaim_twice(self: SlabMap, slab: SlabId) -> None:
+    """A slab can be carved for two classes at once."""
+    _reclaim(self, slab)
+    self._unassigned.append(slab)
+
+
+def pop_free_shifts_ids(self: SlabMap, slab: SlabId) -> BlockId:
+    """The block next to the one that was taken off the list."""
+    return BlockId(_pop_free(self, slab) + 1)
+
+
+def find_the_newest_twin(
+    self: PrefixIndex, kind: KindId, block_hash: BlockHash
+) -> Commitment | None:
+    """Not the row that was there first."""
+    equal = [one for one in self.commitments(kind) if one.block_hash == block_hash]
+    return equal[-1] if equal else None
+
+
+def find_by_the_first_letter(
+    self: PrefixIndex, kind: KindId, block_hash: BlockHash
+) -> Commitment | None:
+    """A hash cut short: other content is taken for this one."""
+    found = _find(self, kind, block_hash)
+    alike = [one for one in self.commitments(kind) if one.block_hash[:1] == block_hash[:1]]
+    return found or next(iter(alike), None)
+
+
+def attention_skips_holes(
+    self: FullAttention, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
+) -> KindHit:
+    """Blocks after a missing one are used."""
+    limit = min(max_tokens // self.block_tokens, len(hashes))
+    found = [index.find(kind, hashes[position]) for position in range(limit)]
+    there = tuple(one for one in found if one is not None)
+    return KindHit(len(there) * self.block_tokens, there)
+
+
+def states_take_the_first_checkpoint(
+    self: RecurrentState, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
+) -> KindHit:
+    """The shortest prefix that has a state instead of the longest."""
+    for position in range(min(max_tokens // self.block_tokens, len(hashes))):
+        found = index.find(kind, hashes[position])
+        if found is not None:
+            return KindHit((position + 1) * self.block_tokens, (found,))
+    return NO_HIT
+
+
+def coordinator_ignores_the_shorter_kind(
+    self: Coordinator, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int
+) -> Hit:
+    """The longest prefix of any kind is returned as that of all."""
+    hit = _longest_hit(self, index, hashes, max_tokens)
+    return Hit(hit.longest_tokens, hit.longest_tokens, hit.kinds)
+
+
+def states_are_hit_in_their_step(
+    self: Pool, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row
+) -> None:
+    """A state that is only going to be written is handed to a reader."""
+    _commit(self, handle, kind, block_hash, row)
+    self.begin_step()
+
+
+def lookups_count_at_once(self: Pool, request: AdmitRequest) -> Admission | Refusal:
+    """A hit is counted though its request may never run."""
+    answer = _admit(self, request)
+    if isinstance(answer, Admission):
+        self._count_lookup(self.requests[request.handle])
+    return answer
+
+
+def free_head_before_tail(self: Pool, handle: Handle) -> None:
+    """The head of a prefix becomes the older one."""
+    self.settle(handle)
+    record = self.requests.pop(handle)
+    for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
+        for block in held:
+            self.store.release(size_class, block)
+
+
+def evict_the_newest(self: RecencyList) -> int | None:
+    """The block used last goes first."""
+    return max(self, key=self.stamp_of, default=None)
+
+
+def never_another_class(*_: object) -> None:
+    """Slabs never change hands."""
+
+
+def hand_over_keeps_the_lease(self: Lease, group: GroupId, block: BlockId, handle: Handle) -> None:
+    """A checkpoint stays in the stock that requests write in."""
+    _hand_over(self, group, block, handle)
+    self.blocks[group].add(block)
+
+
+def lease_is_not_given_back(*_: object) -> None:
+    """The client returned blocks, and nobody took them."""
+
+
+#: Caught by any run of an engine that checks what it gets.
+RUN_SABOTAGES = [
+    Sabotage(BlockStore, "touch", touch_leaves_the_block_evictable),
+    Sabotage(BlockStore, "touch", touch_counts_nothing),
+    Sabotage(BlockStore, "release", release_frees_what_is_shared),
+    Sabotage(BlockStore, "forget", forget_leaves_orphans),
+    Sabotage(BlockStore, "forget", forget_keeps_the_index_entry),
+    Sabotage(BlockStore, "fits", fits_promises_too_much),
+    Sabotage(BlockStore, "fits", fits_promises_too_little),
+    Sabotage(BlockStore, "fits", fits_counts_the_hit_as_evictable),
+    Sabotage(BlockStore, "give_back", give_back_leaks),
+    Sabotage(BlockStore, "give_back", give_back_cleans),
+    Sabotage(BlockStore, "_spare_slab", never_another_class),
+    Sabotage(SlabMap, "is_dirty", nothing_is_dirty),
+    Sabotage(SlabMap, "reclaim", reclaim_twice),
+    Sabotage(SlabMap, "pop_free", pop_free_shifts_ids),
+    Sabotage(Lease, "hand_over", hand_over_keeps_the_lease),
+    Sabotage(Lease, "give_back", lease_is_not_given_back),
+    Sabotage(PrefixIndex, "find", find_the_newest_twin),
+    Sabotage(PrefixIndex, "find", find_by_the_first_letter),
+    Sabotage(FullAttention, "longest_hit", attention_skips_holes),
+    Sabotage(RecurrentState, "longest_hit", states_take_the_first_checkpoint),
+    Sabotage(Coordinator, "longest_hit", coordinator_ignores_the_shorter_kind),
+    Sabotage(Pool, "commit", states_are_hit_in_their_step),
+    Sabotage(Pool, "admit", lookups_count_at_once),
+]

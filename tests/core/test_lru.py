@@ -1,0 +1,53 @@
+"""The recency list against a plain list."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvquarry_core.lru import RecencyList
+from tests.strategies import examples
+
+SIZE = 6
+
+
+@examples(200)
+@given(st.lists(st.integers(0, SIZE - 1), max_size=60))
+def test_members_stand_in_the_order_they_were_pushed(toggles: list[int]) -> None:
+    """Each member goes in where it is out, and out where it is in, wherever it stands."""
+    recency, plain = RecencyList(SIZE), list[int]()
+    stamps: dict[int, int] = {}
+    for stamp, member in enumerate(toggles):
+        if member in plain:
+            recency.remove(member)
+            plain.remove(member)
+        else:
+            recency.push(member, stamp)
+            plain.append(member)
+            stamps[member] = stamp
+        assert list(recency) == plain
+        assert len(recency) == len(plain)
+        assert recency.oldest() == (plain[0] if plain else None)
+        assert [one in recency for one in range(SIZE)] == [one in plain for one in range(SIZE)]
+        assert all(recency.stamp_of(one) == stamps[one] for one in plain)
+
+
+def test_a_member_is_pushed_once() -> None:
+    recency = RecencyList(SIZE)
+    recency.push(3, 0)
+    with pytest.raises(AssertionError, match="3 is in the list already"):
+        recency.push(3, 1)
+    assert list(recency) == [3]
+
+
+def test_only_a_member_can_be_removed() -> None:
+    recency = RecencyList(SIZE)
+    recency.push(3, 0)
+    with pytest.raises(AssertionError, match="2 is not in the list"):
+        recency.remove(2)
+    assert list(recency) == [3]
+
+
+def test_a_list_for_no_members_is_empty() -> None:
+    recency = RecencyList(0)
+    assert list(recency) == []
+    assert recency.oldest() is None

@@ -1,0 +1,30 @@
+"""Long seeded runs: 20,000 operations on each pool, and nothing is left when all is freed."""
+
+import pytest
+
+from kvquarry_core.plan import Plan
+from tests.core.leasing_engine import LeasingEngine
+from tests.core.random_walk import RandomWalk
+from tests.core.walk_pools import WALK_POOLS
+
+NUM_OPERATIONS = 20_000
+#: All laws cost as much as many operations; every answer and every hit is checked in each.
+CHECKED_EVERY = 25
+
+
+@pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
+def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
+    engine = LeasingEngine(plan)
+    walk = RandomWalk(engine, seed=20_000)
+    for number in range(NUM_OPERATIONS):
+        walk.step()
+        if number % CHECKED_EVERY == 0:
+            engine.check()
+    assert walk.num_hits > 50, "a run without hits would check no content"
+    assert walk.num_refusals > 50
+    assert sum(engine.pool.store.num_evictions) > 100
+    if len(plan.classes) > 1:
+        assert min(map(sum, engine.pool.store.slabs.num_class_changes)) > 50
+    walk.finish()
+    engine.check()
+    engine.check_empty()

@@ -1,0 +1,86 @@
+"""Runs engines for tests and compares what they answered."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvquarry_vllm.demo.engine import EngineRun
+from kvquarry_vllm.demo.job import EngineJob, EngineResult, Wave
+from kvquarry_vllm.demo.service import read_status
+from kvquarry_vllm.demo.workload import equality_waves
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = (1, 2, 3)
+ENGINE_TIMEOUT_S = 200.0
+EXIT_TIMEOUT_S = 30.0
+
+
+class Engines:
+    """Runs engines one after another, each with a log of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._num_started = 0
+
+    def run(self, job: EngineJob) -> EngineResult:
+        """What an engine answers; it is killed when it has."""
+        with self.started(job) as run:
+            return run.wait_for_result(timeout_s=ENGINE_TIMEOUT_S)
+
+    @contextmanager
+    def served(self, job: EngineJob) -> Iterator[EngineResult]:
+        """An engine that has served all its requests and still lives; then it ends by itself."""
+        with self.started(job) as run:
+            yield run.wait_for_result(timeout_s=ENGINE_TIMEOUT_S)
+            assert run.wait_for_exit(timeout_s=EXIT_TIMEOUT_S) == 0, run.log_tail()
+
+    @contextmanager
+    def started(self, job: EngineJob) -> Iterator[EngineRun]:
+        """An engine's process, alive until the end of the block unless it is killed."""
+        self._num_started += 1
+        log = self._folder / f"engine-{self._num_started}.log"
+        held = replace(job, hold=True, env={**_python_path(), **job.env})
+        with EngineRun(held, log=log) as run:
+            yield run
+
+
+def all_waves(*seeds: int) -> tuple[Wave, ...]:
+    """The equality workload of several seeds, one after another."""
+    return tuple(wave for seed in seeds for wave in equality_waves(seed))
+
+
+def sabotaged(job: EngineJob, fault: str) -> EngineJob:
+    """The same job with a module of ``tests.e2e.sabotage`` in its engine."""
+    return replace(job, preload=(f"tests.e2e.sabotage.{fault}",))
+
+
+def differing(stock: EngineResult, other: EngineResult) -> list[int]:
+    """The requests that got other tokens or logprobs than from stock, bit for bit.
+
+    ``other`` may have served only the first waves of what stock served.
+    """
+    assert other.requests, "nothing was compared"
+    pairs = zip(stock.requests, other.requests, strict=False)
+    return [index for index, (one, two) in enumerate(pairs) if one.bits != two.bits]
+
+
+def pools_of(target: str, engine: str) -> Sequence[Any]:
+    """The status of the pools that an engine of this name has at the service."""
+    pools = read_status(target).pools
+    return [pool for pool in pools if any(a.engine == engine for a in pool.attachments)]
+
+
+def class_changes(target: str, engine: str) -> Mapping[tuple[int, int], int]:
+    """How often a slab of the engine's pool went from one size class to another."""
+    (pool,) = pools_of(target, engine)
+    changes = pool.counters.class_changes
+    return {(change.from_class, change.to_class): change.count for change in changes}
+
+
+def _python_path() -> dict[str, str]:
+    """Lets an engine import the modules of ``tests.e2e.sabotage``."""
+    entries = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, entries))}

@@ -1,0 +1,69 @@
+"""Outputs are those of stock vLLM, bit for bit, while memory changes hands between the kinds."""
+
+from pathlib import Path
+
+import pytest
+
+from kvquarry_vllm.demo.job import EngineResult
+from kvquarry_vllm.demo.jobs import TIGHT_POOL_BYTES, equality_job, kvquarry_env, stock_env
+from tests.e2e.harness import SEEDS, Engines, all_waves, class_changes, differing, sabotaged
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(420)]
+
+TIGHT = {"kv_cache_memory_bytes": TIGHT_POOL_BYTES}
+
+
+def test_outputs_equal_stock_while_slabs_change_size_class(
+    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    env = kvquarry_env(service, "equality")
+    with engines.served(equality_job(hybrid, env, all_waves(*SEEDS), **TIGHT)) as ours:
+        changes = class_changes(service, "equality")
+    assert ours.served_by_kvquarry
+    assert not stock_hybrid.served_by_kvquarry
+    assert differing(stock_hybrid, ours) == []
+    assert min(changes[0, 1], changes[1, 0]) >= 50
+    assert len(stock_hybrid.requests) >= 60
+
+
+def test_what_the_pool_last_held_does_not_matter(
+    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    """Every byte of the pool is 0xFF at first, so that reading what nobody wrote gives NaN."""
+    env = kvquarry_env(service, "filled")
+    job = equality_job(hybrid, env, all_waves(*SEEDS), **TIGHT)
+    ours = engines.run(sabotaged(job, "fill_pool"))
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, ours) == []
+
+
+def test_the_same_core_in_the_engines_process_serves_the_same(
+    engines: Engines, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    env = kvquarry_env("inproc:", "inproc")
+    ours = engines.run(equality_job(hybrid, env, all_waves(SEEDS[0]), **TIGHT))
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, ours) == []
+
+
+def test_a_model_of_one_size_class_serves_the_same(
+    engines: Engines, service: str, full_attention: Path
+) -> None:
+    waves = all_waves(*SEEDS)
+    stock = engines.run(equality_job(full_attention, stock_env(), waves))
+    env = kvquarry_env(service, "full-attention")
+    ours = engines.run(equality_job(full_attention, env, waves, **TIGHT))
+    assert ours.served_by_kvquarry
+    assert differing(stock, ours) == []
+
+
+@pytest.mark.parametrize("fault", ["shift_ids", "skip_zeroing"])
+def test_a_planted_fault_shows_in_the_outputs(
+    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult, fault: str
+) -> None:
+    """The negative controls: were these green, the tests above would prove nothing."""
+    env = kvquarry_env(service, fault)
+    job = equality_job(hybrid, env, all_waves(SEEDS[0]), **TIGHT)
+    ours = engines.run(sabotaged(job, fault))
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, ours) != []

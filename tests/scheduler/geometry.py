@@ -1,0 +1,100 @@
+"""The KV caches that are scheduled over, and how stock vLLM and kvquarry cut memory for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    KVCacheTensor,
+    MambaSpec,
+)
+
+NUM_LAYERS_PER_GROUP = 2
+_VALUE_BYTES = torch.float32.itemsize
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A made-up model's KV cache.
+
+    Attributes:
+        block_tokens: Tokens per block, the same in every group.
+        slot_bytes: Bytes of one token's KV in one layer; a multiple of 8.
+        state_bytes: Bytes of one state in one layer; a multiple of 4.
+        num_state_groups: Groups of recurrent states beside the attention group.
+        num_drafts: Draft tokens per step, for which states are held.
+        retention_interval: See vLLM's ``prefix_cache_retention_interval``.
+    """
+
+    block_tokens: int = 16
+    slot_bytes: int = 64
+    state_bytes: int = 0
+    num_state_groups: int = 0
+    num_drafts: int = 0
+    retention_interval: int | None = 0
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of one attention block in one layer."""
+        return self.block_tokens * self.slot_bytes
+
+    def groups(self, state_page_bytes: int | None) -> list[KVCacheGroupSpec]:
+        """States first, as vLLM orders a hybrid's groups."""
+        specs: list[KVCacheSpec] = [
+            self._state_spec(state_page_bytes) for _ in range(self.num_state_groups)
+        ]
+        specs.append(self._attention_spec())
+        return [
+            KVCacheGroupSpec([f"{index}.{n}" for n in range(NUM_LAYERS_PER_GROUP)], spec)
+            for index, spec in enumerate(specs)
+        ]
+
+    def _attention_spec(self) -> FullAttentionSpec:
+        return FullAttentionSpec(
+            block_size=self.block_tokens,
+            num_kv_heads=1,
+            head_size=self.slot_bytes // 2 // _VALUE_BYTES,
+            dtype=torch.float32,
+        )
+
+    def _state_spec(self, page_bytes: int | None) -> MambaSpec:
+        return MambaSpec(
+            block_size=self.block_tokens,
+            shapes=((self.state_bytes // _VALUE_BYTES,),),
+            dtypes=(torch.float32,),
+            page_size_padded=page_bytes,
+            mamba_cache_mode="align",
+            num_speculative_blocks=self.num_drafts,
+        )
+
+
+def stock_config(geometry: Geometry, num_blocks: int) -> KVCacheConfig:
+    """One block size in bytes for all, layer after layer, as stock vLLM lays it out.
+
+    Where a state is larger than an attention block, stock vLLM would inflate the block. The
+    accounting does not look at bytes, so here only the strides grow: hits then fall on the same
+    tokens as with blocks of mixed sizes.
+    """
+    page_bytes = max(geometry.page_bytes, geometry.state_bytes)
+    groups = geometry.groups(page_bytes if geometry.num_state_groups else None)
+    region_bytes = page_bytes * num_blocks
+    tensors = [
+        KVCacheTensor(
+            size=NUM_LAYERS_PER_GROUP * region_bytes,
+            layers=list(group.layer_names),
+            layer_stride=region_bytes,
+            block_stride=page_bytes,
+        )
+        for group in groups
+    ]
+    return KVCacheConfig(
+        num_blocks=num_blocks,
+        kv_cache_tensors=tensors,
+        kv_cache_groups=groups,
+        prefix_cache_retention_interval=geometry.retention_interval,
+    )
