@@ -66,6 +66,7 @@ class Pool:
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
         self._states_of_this_step: set[Commitment] = set()
+        self._is_stuck = False
 
     # A request's life.
 
@@ -78,6 +79,7 @@ class Pool:
         checks.check_admit(self.plan, request)
         if request.handle in self.requests:
             raise UsageError(Reason.DUPLICATE_REQUEST, f"request {request.handle} exists already")
+        self._start_afresh_if_stuck()
         index, hashes = self.store.index, request.hashes
         hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
         answer = self._admit_on(hit, request)
@@ -93,25 +95,19 @@ class Pool:
         """Grant a request ``num_blocks[g]`` more blocks in every group ``g``, or none at all."""
         record = self._record(handle)
         checks.check_counts(self.plan, num_blocks)
-        demand = self._sizing.by_class(num_blocks)
-        if self.store.fits(demand, self._nothing_touched):
-            return self._grant(record, num_blocks)
-        self.totals.refusals += 1
         columns = zip(record.held, record.granted, num_blocks, strict=True)
-        total = self._sizing.by_class(
-            [len(held) + len(granted) + more for held, granted, more in columns]
-        )
-        if self.plan.could_hold(total):
-            return self._sizing.shortage(demand)
-        return self._sizing.never(demand)
+        total = [len(held) + len(granted) + more for held, granted, more in columns]
+        return self._refuse_blocks(num_blocks, total) or self._grant(record, num_blocks)
 
     def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
         """Add blocks to the client's stock of states, by group, or none at all."""
         checks.check_counts(self.plan, num_blocks)
-        demand = self._sizing.by_class(num_blocks)
-        if not self.store.fits(demand, self._nothing_touched):
-            self.totals.refusals += 1
-            return self._sizing.shortage(demand)
+        self._start_afresh_if_stuck()
+        columns = zip(self.lease.blocks, num_blocks, strict=True)
+        total = [len(leased) + more for leased, more in columns]
+        refusal = self._refuse_blocks(num_blocks, total)
+        if refusal is not None:
+            return refusal
         grant = self._grant(RequestRecord.empty(len(self.plan.groups)), num_blocks)
         for group, blocks in enumerate(grant.blocks):
             self.lease.add(GroupId(group), blocks)
@@ -191,6 +187,7 @@ class Pool:
                 self.num_granted[self.plan.class_of_group[group]] -= 1
         commitment = self.store.commit(kind, block_hash, row)
         self.totals.commits += 1
+        self._count_lookup(record)
         if self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE:
             self._states_of_this_step.add(commitment)
 
@@ -239,13 +236,38 @@ class Pool:
         """Forget all cached content, unless a request still uses blocks."""
         if any(any(record.held) for record in self.requests.values()):
             return False
+        self._forget_all()
+        return True
+
+    # Admission, step by step.
+
+    def _refuse_blocks(self, num_blocks: Sequence[int], total: Sequence[int]) -> Refusal | None:
+        """Why ``num_blocks`` cannot be had now, for somebody who would then have ``total``."""
+        demand = self._sizing.by_class(num_blocks)
+        if self.store.fits(demand, self._nothing_touched):
+            return None
+        self.totals.refusals += 1
+        self._is_stuck = len(self.requests) <= 1
+        if self.plan.could_hold(self._sizing.by_class(total)):
+            return self._sizing.shortage(demand)
+        return self._sizing.never(demand)
+
+    def _start_afresh_if_stuck(self) -> None:
+        """Forget the cache when the only request ran out of blocks and is over.
+
+        Its states took single blocks of slabs that others had left content in, which kept those
+        slabs from its own attention. Started again it would do the same for ever; in an empty pool
+        it finds its blocks together.
+        """
+        if self._is_stuck and not self.requests and not any(self.lease.blocks):
+            self._forget_all()
+            self._is_stuck = False
+
+    def _forget_all(self) -> None:
         for index in range(len(self.plan.kinds)):
             for commitment in self.store.index.commitments(KindId(index)):
                 self.store.forget(commitment)
         self._states_of_this_step.clear()
-        return True
-
-    # Admission, step by step.
 
     def _admit_on(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
         """Admit a request that builds on a hit, or say why not."""
@@ -314,7 +336,7 @@ class Pool:
         return Grant(tuple(blocks), tuple(dirty))
 
     def _count_lookup(self, record: RequestRecord) -> None:
-        """A lookup counts once, when its first blocks are spent."""
+        """A lookup counts once, when its first blocks are spent or committed."""
         if record.query_tokens:
             self.totals.admissions += 1
             self.totals.query_tokens += record.query_tokens
