@@ -52,7 +52,9 @@ class ShadowSettings:
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
         retention: Which states are kept as checkpoints; None where nothing is ever committed.
-        ahead_tokens: Attention blocks are asked for so many tokens before they are needed.
+        ahead_tokens: Attention blocks are asked for so many tokens before they are needed, and
+            states nobody uses stay in stock. With 0, nothing lies idle: what is not in use can be
+            had by everybody at once, at the price of more exchanges.
     """
 
     max_grant_tokens: int
@@ -186,6 +188,7 @@ class Shadow:
         if _is_shortage(answer) and self._return_luxuries():
             answer = self._ask_admission(waiting, keep_free)
         if isinstance(answer, Refusal):
+            self._return_idle_states()
             self._refusals.remember(waiting.request_id, answer, kept_blocks_free=any(keep_free))
             return answer
         self._refusals.drop(waiting.request_id)
@@ -323,7 +326,7 @@ class Shadow:
         """Free the blocks of a detached request."""
         self._detached.pop(handle).recycle()
         self.ledger.free(handle)
-        self._return_stock_when_idle()
+        self._return_idle_states()
         self._refusals.clear()
 
     # Steps.
@@ -341,7 +344,7 @@ class Shadow:
         self._pending.clear()
         self._to_settle.clear()
         self._refusals.clear_cause(RefusalCause.SAME_STEP)
-        self._return_stock_when_idle()
+        self._return_idle_states()
         self._give_back(self._stock.take_idle())
         if self._committed_states:
             self.ledger.begin_step()
@@ -416,9 +419,10 @@ class Shadow:
         self._give_back(idle)
         return bool(unspent or idle)
 
-    def _return_stock_when_idle(self) -> None:
-        """Nobody runs: an engine without requests holds nothing."""
-        if not (self._live or self._pending or self._detached):
+    def _return_idle_states(self) -> None:
+        """Keep states nobody uses only for requests that run, and only where that is wanted."""
+        anybody = self._live or self._pending or self._detached
+        if not (anybody and self._settings.ahead_tokens):
             self._give_back(self._stock.take_all())
 
     def _give_back(self, idle: Iterable[tuple[KindId, list[Row]]]) -> None:
@@ -443,6 +447,7 @@ class Shadow:
                 for group, block in zip(self.plan.kinds[one.kind], row, strict=True):
                     self.ledger.drop(request.handle, group, block)
             self._refusals.clear()
+        self._return_idle_states()
 
 
 def _is_shortage(answer: ShadowRequest | Refusal) -> bool:

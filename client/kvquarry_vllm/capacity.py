@@ -31,7 +31,7 @@ def blocks_of_request(groups: Sequence[GroupSpec], num_tokens: int) -> list[int]
 
 def slabs_of_request(plan: Plan, num_tokens: int) -> int:
     """Slabs that hold one request of ``num_tokens`` and the null blocks."""
-    blocks = _by_class(plan, num_tokens)
+    blocks = _peak_by_class(plan, num_tokens)
     in_slab_0 = plan.classes[0].blocks_per_slab - plan.num_reserved_blocks
     blocks[0] = max(blocks[0] - max(in_slab_0, 0), 0)
     return 1 + sum(
@@ -53,7 +53,7 @@ def max_concurrency(plan: Plan, num_tokens: int) -> float:
 def fits_one_request(plan: Plan, num_tokens: int) -> bool:
     """Whether a request of ``num_tokens`` can run when it is alone."""
     if len(plan.classes) == 1:
-        return _by_class(plan, num_tokens)[0] <= plan.classes[0].num_usable_blocks
+        return _peak_by_class(plan, num_tokens)[0] <= plan.classes[0].num_usable_blocks
     return slabs_of_request(plan, num_tokens) <= plan.num_slabs
 
 
@@ -105,9 +105,17 @@ def _by_class(plan: Plan, num_tokens: int) -> list[int]:
     return blocks
 
 
+def _peak_by_class(plan: Plan, num_tokens: int) -> list[int]:
+    """With a step in flight a request may hold one state more: the one before those it counts."""
+    blocks = _by_class(plan, num_tokens)
+    for group, size_class in zip(plan.groups, plan.class_of_group, strict=True):
+        blocks[size_class] += group.kind is GroupKind.RECURRENT_STATE
+    return blocks
+
+
 def _shortfall_bytes(plan: Plan, num_tokens: int) -> int:
     if len(plan.classes) == 1:
-        lacking = _by_class(plan, num_tokens)[0] - plan.classes[0].num_usable_blocks
+        lacking = _peak_by_class(plan, num_tokens)[0] - plan.classes[0].num_usable_blocks
         return lacking * plan.block_bytes(plan.class_of_group[0])
     slabs = slabs_of_request(plan, num_tokens) - plan.num_slabs
     return slabs * plan.slab_bytes * plan.num_regions

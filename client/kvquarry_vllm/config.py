@@ -25,6 +25,7 @@ class MixedKVCacheConfig(KVCacheConfig):
         reserve_full_sequence: Admit a request only when all of it fits.
         max_num_batched_tokens: Tokens of one step.
         num_lookahead_tokens: Attention slots beyond them, for draft tokens.
+        ahead_tokens: Blocks are asked for so many tokens before they are needed.
         watermark: Share of the blocks that stay free when a request is admitted.
         target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
         engine: The engine's name there.
@@ -38,6 +39,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     max_num_batched_tokens: int = field(kw_only=True)
     num_lookahead_tokens: int = field(kw_only=True)
     watermark: float = field(kw_only=True)
+    ahead_tokens: int = field(default=0, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)

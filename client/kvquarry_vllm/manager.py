@@ -23,10 +23,6 @@ from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
 
-#: Attention blocks are asked for so many tokens before a request needs them, while memory is
-#: plenty.
-_AHEAD_TOKENS = 256
-
 
 def make_kv_cache_manager(
     kv_cache_config: MixedKVCacheConfig,
@@ -47,7 +43,7 @@ def make_kv_cache_manager(
         must_fit_whole=kv_cache_config.reserve_full_sequence,
         keep_free_blocks=_keep_free(kv_cache_config, watermark),
         retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
-        ahead_tokens=_AHEAD_TOKENS,
+        ahead_tokens=kv_cache_config.ahead_tokens,
     )
     shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(

@@ -40,6 +40,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
     for worker_config in configs:
         worker_config.target = settings.target.text
         worker_config.engine = engine
+        worker_config.ahead_tokens = settings.ahead_tokens
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation
     _say_what_is_open(config)

@@ -28,12 +28,14 @@ class Settings:
     Attributes:
         target: Where the accounting is.
         engine: The engine's name at the service.
-        connect_timeout_s: How long to wait for the service when the engine starts.
+        connect_timeout_s: How long to wait for a service that does not answer.
+        ahead_tokens: Blocks are asked for so many tokens before they are needed; 0 for not at all.
     """
 
     target: Target
     engine: str
     connect_timeout_s: float
+    ahead_tokens: int = 0
 
     def engine_of(self, parallel_config: Any) -> str:
         """The engine's own name: data-parallel engines share an environment, not a pool."""
@@ -56,6 +58,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
         _target(text),
         _engine_name(environ.get("KVQUARRY_ENGINE", "")),
         _timeout_s(environ.get("KVQUARRY_CONNECT_TIMEOUT_S", "")),
+        _ahead_tokens(environ.get("KVQUARRY_AHEAD_TOKENS", "0")),
     )
 
 
@@ -78,6 +81,14 @@ def _engine_name(text: str) -> str:
             f"not {name!r}"
         )
     return name
+
+
+def _ahead_tokens(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidSetting(
+            f"KVQUARRY_AHEAD_TOKENS: write a whole number of tokens, 0 for none, not {text!r}"
+        )
+    return int(text)
 
 
 def _timeout_s(text: str) -> float:

@@ -127,6 +127,7 @@ def quarry_side(shape: Shape, target: str) -> Side:
         reserve_full_sequence=True,
         max_num_batched_tokens=CHUNK_TOKENS,
         num_lookahead_tokens=0,
+        ahead_tokens=256,
         watermark=0.0,
         target=target,
         pool_id=opened.pool_id,

@@ -198,7 +198,7 @@ def test_a_refused_growth_changes_nothing() -> None:
 
 
 def test_a_retired_state_is_used_again_without_asking() -> None:
-    quarry = engine()
+    quarry = engine(ahead_tokens=BLOCK)
     quarry.admit("a", 2 * BLOCK + 1)
     asked = quarry.ledger.num_exchanges
     states = set()

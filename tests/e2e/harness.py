@@ -14,7 +14,7 @@ from kvquarry_vllm.demo.workload import equality_waves
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
-ENGINE_TIMEOUT_S = 200.0
+ENGINE_TIMEOUT_S = 240.0
 EXIT_TIMEOUT_S = 30.0
 
 

@@ -1,24 +1,32 @@
-"""kvquarry's manager as the pool under test, over the core in this process."""
+"""kvquarry's manager as the pool under test, over the core in this process or over a service."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import dataclass
 
 from vllm.config import VllmConfig
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from kvquarry_client.engine import open_pool
-from kvquarry_client.inproc import InprocLedger, register_inproc_worker
+from kvquarry_client.inproc import InprocLedger
+from kvquarry_client.registration import WorkerMemory, register_worker
+from kvquarry_client.target import parse_target
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.pool import Pool as CorePool
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import planned_views
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
+from kvquarry_vllm.demo.service import read_status
 from kvquarry_vllm.manager import make_kv_cache_manager
+from tests.scheduler.audit import num_blocks_in_tables
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.simulation import Pool
 
-TARGET = "inproc:"
+IN_PROCESS = "inproc:"
+_PATIENCE_S = 10.0
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,12 @@ class QuarryPools:
 
     Attributes:
         memory_bytes: Memory of each pool, both layers of every group together.
+        target: Where the accounting is.
     """
 
     geometry: Geometry
     memory_bytes: int
+    target: str = IN_PROCESS
 
     @property
     def block_tokens(self) -> int:
@@ -43,8 +53,10 @@ class QuarryPools:
         cache_config.kv_cache_layout = "LBHNC"
         cache_config.prefix_cache_retention_interval = self.geometry.retention_interval
         config = mixed_config(vllm_config, self.geometry.groups(None), self.memory_bytes)
-        _open(config)
-        return Pool("kvquarry", config, make_kv_cache_manager, num_held, quarry_leaks)
+        _open(config, self.target)
+        if self.target == IN_PROCESS:
+            return Pool("kvquarry", config, make_kv_cache_manager, num_held, quarry_leaks)
+        return Pool("kvquarry", config, make_kv_cache_manager, num_blocks_in_tables, service_leaks)
 
 
 def core_pool(scheduler: Scheduler) -> CorePool:
@@ -98,24 +110,54 @@ def quarry_leaks(scheduler: Scheduler) -> list[str]:
         held.append(f"{pool.lease.blocks} are leased")
     if any(pool.num_granted):
         held.append(f"{pool.num_granted} blocks are granted")
-    if usage_of(pool).used_bytes:
-        held.append(f"{usage_of(pool).used_bytes} bytes are in use")
+    if scheduler.kv_cache_manager.usage:
+        held.append(f"usage is {scheduler.kv_cache_manager.usage}")
     if scheduler.deferred_frees:
         held.append(f"{len(scheduler.deferred_frees)} frees are deferred for ever")
     return held
 
 
-def _open(config: MixedKVCacheConfig) -> None:
+def service_leaks(scheduler: Scheduler) -> list[str]:
+    """What the service says that an idle engine's pool still holds, given time to hear of it."""
+    manager = scheduler.kv_cache_manager
+    manager.new_step_starts()
+    manager.take_new_block_ids()
+    config = manager.kv_cache_config
+    give_up_at = time.monotonic() + _PATIENCE_S
+    while used := _used(config):
+        if time.monotonic() > give_up_at:
+            return used
+        time.sleep(0.01)
+    return []
+
+
+def _used(config: MixedKVCacheConfig) -> list[str]:
+    assert config.target is not None
+    return [
+        f"{pool.usage.used_size_bytes} bytes are in use by {pool.request_count} requests"
+        for pool in read_status(config.target).pools
+        if pool.pool_id == config.pool_id and (pool.usage.used_size_bytes or pool.request_count)
+    ]
+
+
+def _open(config: MixedKVCacheConfig, target: str) -> None:
+    engine = f"scripted-{next(_numbers)}"
     opened = open_pool(
-        TARGET,
-        engine="scripted",
+        target,
+        engine=engine,
         groups=config.plan.groups,
         pool_bytes=config.memory_bytes,
         num_workers=1,
         model="scripted",
-        connect_timeout_s=10,
+        connect_timeout_s=_PATIENCE_S,
     )
-    config.target, config.engine = TARGET, "scripted"
+    config.target, config.engine = target, engine
     config.pool_id, config.incarnation = opened.pool_id, opened.incarnation
     views = tuple(planned_views(config.plan))
-    register_inproc_worker(opened.pool_id, views, config.plan.pool_bytes)
+    register_worker(
+        parse_target(target),
+        pool_id=opened.pool_id,
+        incarnation=opened.incarnation,
+        memory=WorkerMemory(0, 1, "none", config.plan.pool_bytes, views, b"scripted"),
+        timeout_s=_PATIENCE_S,
+    )

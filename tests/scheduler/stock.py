@@ -92,6 +92,8 @@ def stock_leaks(scheduler: Scheduler) -> list[str]:
     for single in manager.coordinator.single_type_managers:
         kept = single.req_to_blocks.keys() | single.num_cached_block.keys()
         used += [f"group {single.kv_cache_group_id} knows {request}" for request in sorted(kept)]
+    if manager.usage:
+        used.append(f"usage is {manager.usage}")
     if scheduler.deferred_frees:
         used.append(f"{len(scheduler.deferred_frees)} frees are deferred for ever")
     return used

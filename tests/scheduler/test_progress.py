@@ -13,11 +13,11 @@ import pytest
 
 from kvquarry_vllm.capacity import memory_for_request
 from kvquarry_vllm.grouping import group_specs
-from tests.scheduler.cases import ATTENTION, EVEN, MIXED, PLAIN
+from tests.scheduler.cases import ATTENTION, EVEN, LOOPS, MIXED, PLAIN
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.scenes import Scene, words
-from tests.scheduler.simulation import STEPPED, Simulation
+from tests.scheduler.simulation import STEPPED, Loop, Simulation
 
 #: States smaller than attention blocks, four to a slab, and slabs of one attention block.
 SMALL_STATES = Geometry(
@@ -27,10 +27,10 @@ LONGEST = 76
 OUTPUT = 10
 
 
-def scene_of(geometry: Geometry, folder: Path) -> Scene:
+def scene_of(geometry: Geometry, folder: Path, loop: Loop = STEPPED) -> Scene:
     """A pool that start-up finds just large enough for one request of the longest length."""
     memory_bytes = memory_for_request(group_specs(geometry.groups(None)), LONGEST + OUTPUT)
-    return Scene(Simulation(QuarryPools(geometry, memory_bytes), STEPPED, PLAIN, folder))
+    return Scene(Simulation(QuarryPools(geometry, memory_bytes), loop, PLAIN, folder))
 
 
 def answer_all(scene: Scene, lengths: list[tuple[int, int]]) -> None:
@@ -46,6 +46,7 @@ def test_leftover_states_in_every_slab_give_way_to_attention(tmp_path: Path) -> 
     answer_all(scene, prompts)
 
 
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "geometry",
@@ -53,8 +54,9 @@ def test_leftover_states_in_every_slab_give_way_to_attention(tmp_path: Path) -> 
     ids=["attention", "small-states", "mixed", "even"],
 )
 def test_one_request_after_the_other_is_admitted(
-    geometry: Geometry, seed: int, tmp_path: Path
+    geometry: Geometry, seed: int, loop: Loop, tmp_path: Path
 ) -> None:
+    """With a step in flight a request holds one state more at a boundary."""
     rng = random.Random(seed)
-    scene = scene_of(geometry, tmp_path)
+    scene = scene_of(geometry, tmp_path, loop)
     answer_all(scene, [(rng.randint(1, LONGEST), rng.randint(1, OUTPUT)) for _ in range(60)])

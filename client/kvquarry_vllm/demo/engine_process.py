@@ -44,9 +44,10 @@ def main() -> None:
         _emit(events, {"event": "wave", "index": index, "num_waves": len(job.waves)})
     wall_s = time.monotonic() - begun
     result = _measured(llm, tuple(served), startup_s=startup_s, wall_s=wall_s)
+    if job.hold:
+        idle.set()  # before the result is told: its owner may let go the moment it has it
     _emit(events, {"event": "result", "result": result.to_dict()})
     if job.hold:
-        idle.set()
         released.wait()
 
 

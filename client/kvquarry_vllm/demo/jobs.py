@@ -44,7 +44,7 @@ def hits_job(model: Path, env: Mapping[str, str], **options: Any) -> EngineJob:
 def equality_job(
     model: Path, env: Mapping[str, str], waves: tuple[Wave, ...], **options: Any
 ) -> EngineJob:
-    """Nine requests at a time at most, at the block size where outputs are equal bit for bit.
+    """Fourteen requests at a time at most, at the block size where outputs are equal bit for bit.
 
     Stock keeps the roomy pool: it must not preempt, because a resumed request computes by prefill
     what it had decoded, and rounds differently.
@@ -64,7 +64,7 @@ def _job(
         "skip_tokenizer_init": True,
         "enforce_eager": True,
         "enable_prefix_caching": True,
-        "max_num_seqs": 9,
+        "max_num_seqs": 14,
         "max_num_batched_tokens": 2048,
         "seed": 0,
     }

@@ -67,8 +67,8 @@ def equality_waves(seed: int) -> tuple[Wave, ...]:
     waves: list[Wave] = []
     for _ in range(NUM_DECODING // 4):
         waves.append(_decoding_wave(source, next(prefixes)))
-        for _ in range(4):
-            waves += [_burst(source, LONG, 5), _burst(source, SHORT, 9)]
+        for _ in range(3):
+            waves += [_burst(source, LONG, 5), _burst(source, SHORT, 14)]
     return tuple(waves)
 
 
