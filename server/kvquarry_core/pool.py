@@ -66,7 +66,8 @@ class Pool:
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
         self._states_of_this_step: set[Commitment] = set()
-        self._is_stuck = False
+        self._ran_out_alone = False
+        self._times_stuck = 0
 
     # A request's life.
 
@@ -247,21 +248,25 @@ class Pool:
         if self.store.fits(demand, self._nothing_touched):
             return None
         self.totals.refusals += 1
-        self._is_stuck = len(self.requests) <= 1
+        self._ran_out_alone = len(self.requests) <= 1
         if self.plan.could_hold(self._sizing.by_class(total)):
             return self._sizing.shortage(demand)
         return self._sizing.never(demand)
 
     def _start_afresh_if_stuck(self) -> None:
-        """Forget the cache when the only request ran out of blocks and is over.
+        """Forget the cache when one request after the other ran out of blocks though it was alone.
 
         Its states took single blocks of slabs that others had left content in, which kept those
         slabs from its own attention. Started again it would do the same for ever; in an empty pool
         it finds its blocks together.
         """
-        if self._is_stuck and not self.requests and not any(self.lease.blocks):
+        if self.requests or any(self.lease.blocks):
+            return
+        self._times_stuck = self._times_stuck + 1 if self._ran_out_alone else 0
+        self._ran_out_alone = False
+        if self._times_stuck > 1:
             self._forget_all()
-            self._is_stuck = False
+            self._times_stuck = 0
 
     def _forget_all(self) -> None:
         for index in range(len(self.plan.kinds)):

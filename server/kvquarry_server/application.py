@@ -109,8 +109,8 @@ def _give_back(pool: Pool, give_back: GiveBack) -> None:
     for group, blocks in returned.items():
         checks.check_blocks(pool.plan, group, blocks)
         pool.lease.check(group, blocks)
-    for group, blocks in returned.items():
-        pool.give_back(group, blocks)
+    for group, block in zip(give_back.groups, give_back.blocks, strict=True):
+        pool.give_back(group, [block])
 
 
 def _commit(pool: Pool, commit: Commit) -> None:

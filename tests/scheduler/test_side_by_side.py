@@ -39,8 +39,9 @@ MIN_STEPS = 20_000
 AMPLE = 3000
 #: A pool that a handful of requests fill.
 TIGHT_BYTES = 320_000
-#: Share of stock's hits that is found where eviction goes another way, in tokens.
-CLOSE = 0.85
+#: Share of stock's hits that is found where eviction goes another way, in tokens: whole rows of
+#: checkpoints go at once, and with drafts a request keeps more states from the cache.
+CLOSE = 0.75
 
 
 @dataclass(frozen=True)
