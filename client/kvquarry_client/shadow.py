@@ -134,6 +134,8 @@ class Shadow:
         self._to_settle: dict[Handle, ShadowRequest] = {}
         self._to_zero: list[BlockId] = []
         self._committed_states = False
+        self._ran_out_alone = False
+        self._times_stuck = 0
         self._rows_ahead = max(
             -(-settings.ahead_tokens // group.block_tokens) for group in plan.groups
         )
@@ -184,10 +186,12 @@ class Shadow:
         return request
 
     def _admit(self, waiting: Waiting, keep_free: tuple[int, ...]) -> ShadowRequest | Refusal:
+        self._start_afresh_if_stuck()
         answer = self._ask_admission(waiting, keep_free)
         if _is_shortage(answer) and self._return_luxuries():
             answer = self._ask_admission(waiting, keep_free)
         if isinstance(answer, Refusal):
+            self._ran_out_alone = _is_shortage(answer) and not self._anybody()
             self._return_idle_states()
             self._refusals.remember(waiting.request_id, answer, kept_blocks_free=any(keep_free))
             return answer
@@ -372,6 +376,7 @@ class Shadow:
                 missing = request.missing(allocation.num_tokens, allocation.num_slots)
             if any(missing):
                 self._return_luxuries()
+                self._ran_out_alone = len(self._live) <= 1
                 return False
         for spent in request.spend(allocation.num_tokens, allocation.num_slots):
             if self._stock.stocks[spent.kind]:
@@ -421,9 +426,27 @@ class Shadow:
 
     def _return_idle_states(self) -> None:
         """Keep states nobody uses only for requests that run, and only where that is wanted."""
-        anybody = self._live or self._pending or self._detached
-        if not (anybody and self._settings.ahead_tokens):
+        if not (self._anybody() and self._settings.ahead_tokens):
             self._give_back(self._stock.take_all())
+
+    def _anybody(self) -> bool:
+        """Whether any request holds blocks."""
+        return bool(self._live or self._pending or self._detached)
+
+    def _start_afresh_if_stuck(self) -> None:
+        """Forget the cache when one request after the other ran out of blocks though it was alone.
+
+        Its states took single blocks of slabs that others had left content in, which kept those
+        slabs from its own attention. Started again it would do the same for ever; in an empty pool
+        it finds its blocks together.
+        """
+        if self._anybody():
+            return
+        self._times_stuck = self._times_stuck + 1 if self._ran_out_alone else 0
+        self._ran_out_alone = False
+        if self._times_stuck > 1:
+            self.ledger.reset_cache()
+            self._times_stuck = 0
 
     def _give_back(self, idle: Iterable[tuple[KindId, list[Row]]]) -> None:
         for kind, rows in idle:

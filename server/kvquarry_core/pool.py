@@ -66,8 +66,6 @@ class Pool:
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
         self._states_of_this_step: set[Commitment] = set()
-        self._ran_out_alone = False
-        self._times_stuck = 0
 
     # A request's life.
 
@@ -80,7 +78,6 @@ class Pool:
         checks.check_admit(self.plan, request)
         if request.handle in self.requests:
             raise UsageError(Reason.DUPLICATE_REQUEST, f"request {request.handle} exists already")
-        self._start_afresh_if_stuck()
         index, hashes = self.store.index, request.hashes
         hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
         answer = self._admit_on(hit, request)
@@ -103,7 +100,6 @@ class Pool:
     def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
         """Add blocks to the client's stock of states, by group, or none at all."""
         checks.check_counts(self.plan, num_blocks)
-        self._start_afresh_if_stuck()
         columns = zip(self.lease.blocks, num_blocks, strict=True)
         total = [len(leased) + more for leased, more in columns]
         refusal = self._refuse_blocks(num_blocks, total)
@@ -237,7 +233,10 @@ class Pool:
         """Forget all cached content, unless a request still uses blocks."""
         if any(any(record.held) for record in self.requests.values()):
             return False
-        self._forget_all()
+        for index in range(len(self.plan.kinds)):
+            for commitment in self.store.index.commitments(KindId(index)):
+                self.store.forget(commitment)
+        self._states_of_this_step.clear()
         return True
 
     # Admission, step by step.
@@ -248,31 +247,9 @@ class Pool:
         if self.store.fits(demand, self._nothing_touched):
             return None
         self.totals.refusals += 1
-        self._ran_out_alone = len(self.requests) <= 1
         if self.plan.could_hold(self._sizing.by_class(total)):
             return self._sizing.shortage(demand)
         return self._sizing.never(demand)
-
-    def _start_afresh_if_stuck(self) -> None:
-        """Forget the cache when one request after the other ran out of blocks though it was alone.
-
-        Its states took single blocks of slabs that others had left content in, which kept those
-        slabs from its own attention. Started again it would do the same for ever; in an empty pool
-        it finds its blocks together.
-        """
-        if self.requests or any(self.lease.blocks):
-            return
-        self._times_stuck = self._times_stuck + 1 if self._ran_out_alone else 0
-        self._ran_out_alone = False
-        if self._times_stuck > 1:
-            self._forget_all()
-            self._times_stuck = 0
-
-    def _forget_all(self) -> None:
-        for index in range(len(self.plan.kinds)):
-            for commitment in self.store.index.commitments(KindId(index)):
-                self.store.forget(commitment)
-        self._states_of_this_step.clear()
 
     def _admit_on(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
         """Admit a request that builds on a hit, or say why not."""

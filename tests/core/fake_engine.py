@@ -39,16 +39,26 @@ class FakeEngine:
         """Admit; the answer is the one the books expect, and what was hit is what it should be."""
         self.lost.clear()
         expected = expectations.of_admission(self.books, request)
-        cached = self.cached()
-        used = self.books.used()
+        cached, used = self.cached(), self.books.used()
         answer = self.pool.admit(request)
-        expectations.check_answer(self.books, expected, request, answer)
         if isinstance(answer, Refusal):
+            expectations.check_answer(self.books, expected, request, answer)
             assert not self.lost, "a refused request evicted something"
             return answer
+        if self.started_afresh():
+            expected = expectations.of_admission(self.books, request)
+        expectations.check_answer(self.books, expected, request, answer)
         self._note_admission(request, text, answer)
         self.check_evictions(answer.grant, cached, used)
         return answer
+
+    def started_afresh(self) -> bool:
+        """Whether the pool forgot all of its cache, and might: if so, that is no eviction."""
+        if not self.books.may_start_afresh or not self.lost or self.books.findable:
+            return False
+        self.books.note_fresh_start()
+        self.lost.clear()
+        return True
 
     def _note_admission(self, request: AdmitRequest, text: str, answer: Admission) -> None:
         held: list[list[Place]] = []
@@ -94,6 +104,7 @@ class FakeEngine:
         expectations.check_growth(expected, wanted, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused request evicted something"
+            self.books.note_refused_blocks()
             return answer
         self.note_grant(self.books.requests[handle], answer)
         self.check_evictions(answer, cached, used)
@@ -159,10 +170,11 @@ class FakeEngine:
         """Write what the hash names into a row and commit it."""
         row = tuple(place.block for place in places)
         self.pool.commit(handle, kind, block_hash, row)
-        self.note_commit(kind, block_hash, row)
+        self.note_commit(handle, kind, block_hash, row)
 
-    def note_commit(self, kind: KindId, block_hash: BlockHash, row: Row) -> None:
+    def note_commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
         """Write what the hash names, and note that it can be found."""
+        self.books.count(self.books.requests[handle])
         keys = self.books.keys_of_row(kind, row)
         for member, key in enumerate(keys):
             self.written[key] = content(kind, member, block_hash)

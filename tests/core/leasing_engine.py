@@ -25,7 +25,9 @@ class LeasingEngine(FakeEngine):
         expectations.check_growth(expected, num_blocks, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused lease evicted something"
+            self.books.note_refused_blocks()
             return answer
+        self.started_afresh()
         for group, blocks in enumerate(answer.blocks):
             self.books.leased[group] += blocks
         self.check_owners()
@@ -50,7 +52,7 @@ class LeasingEngine(FakeEngine):
         for group, block in zip(members, row, strict=True):
             self.books.leased[group].remove(block)
             self.books.requests[handle].held[group].append(Place(block, None))
-        self.note_commit(kind, block_hash, row)
+        self.note_commit(handle, kind, block_hash, row)
 
     def grant_ahead(self, handles: Sequence[Handle], num_blocks: Sequence[int]) -> list[bool]:
         """Ask for blocks ahead; each request gets all of its own or nothing. Who got some?"""

@@ -137,13 +137,13 @@ class RandomWalk:
             self._make_checkpoints(handle)
 
     def _make_checkpoints(self, handle: Handle) -> None:
-        """Of leased states, if the request has spent something: so its lookup is counted."""
+        """Of leased states, as far as there are any."""
         request, plan = self.engine.books.requests[handle], self.engine.plan
         for kind in map(KindId, range(len(plan.kinds))):
             units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
             names = request.hashes[units - 1 :: units]
             has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])
-            if request.is_counted and names and has_stock:
+            if names and has_stock:
                 self.engine.commit_leased(handle, kind, names[-1])
 
     def _give_back(self) -> None:

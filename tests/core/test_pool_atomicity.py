@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import Handle
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.pool import Pool
@@ -19,7 +20,17 @@ from tests.core.misuse import (
     busy_pool,
     held,
 )
-from tests.core.small_pools import ATTENTION, commit_all, hashes, refused, request, run
+from tests.core.small_pools import (
+    ATTENTION,
+    admit,
+    cache,
+    commit_all,
+    hashes,
+    refused,
+    request,
+    run,
+    two_classes,
+)
 from tests.core.snapshot import snapshot
 
 
@@ -104,6 +115,21 @@ def test_a_refusal_for_a_young_state_changes_nothing_and_can_be_repeated() -> No
         assert snapshot(pool) == before
     pool.begin_step()
     assert not isinstance(pool.admit(request(STRANGER, "mnop")), Refusal)
+
+
+def test_a_pool_that_is_stuck_forgets_nothing_for_a_request_that_it_refuses() -> None:
+    """Two requests ran out of blocks though each was alone; the third one is too long anyway."""
+    pool = Pool(two_classes(num_slabs=4))
+    cache(pool, 1, "ab")
+    for handle in (2, 3):
+        admit(pool, handle, "ab")
+        refused(pool.grow(Handle(handle), [0, 9]))
+        pool.free(Handle(handle))
+    before = snapshot(pool)
+    refused(pool.admit(request(4, "x" * 60, must_fit_tokens=60)))
+    assert snapshot(pool) == before
+    refused(pool.lease_blocks([0, 9]))
+    assert snapshot(pool) == before
 
 
 def test_a_refused_reset_changes_nothing() -> None:

@@ -139,14 +139,13 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.books.requests)
     @rule(data=st.data())
     def commit_leased(self, data: st.DataObject) -> None:
-        """By a request that has spent something, so that its lookup is counted already."""
         handle, plan = self.any_request(data), self.engine.plan
         request = self.engine.books.requests[handle]
         for kind in map(KindId, range(len(plan.kinds))):
             units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
             names = request.hashes[units - 1 :: units]
             has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])
-            if request.is_counted and names and has_stock:
+            if names and has_stock:
                 self.engine.commit_leased(handle, kind, data.draw(st.sampled_from(names)))
 
     @precondition(lambda self: self.engine.books.requests)

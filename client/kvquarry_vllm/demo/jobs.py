@@ -15,7 +15,7 @@ HITS_BLOCK_TOKENS: Final = 32
 EQUALITY_BLOCK_TOKENS: Final = 64
 ROOMY_POOL_BYTES: Final = 64 * MIB
 #: Holds one wave of the equality workload with little to spare, so that bytes change size class.
-TIGHT_POOL_BYTES: Final = 18 * MIB
+TIGHT_POOL_BYTES: Final = 20 * MIB
 
 _EQUALITY_MODEL_TOKENS: Final = 1024
 _HITS_MODEL_TOKENS: Final = 2048
@@ -44,7 +44,7 @@ def hits_job(model: Path, env: Mapping[str, str], **options: Any) -> EngineJob:
 def equality_job(
     model: Path, env: Mapping[str, str], waves: tuple[Wave, ...], **options: Any
 ) -> EngineJob:
-    """Fourteen requests at a time at most, at the block size where outputs are equal bit for bit.
+    """Eleven requests at a time at most, at the block size where outputs are equal bit for bit.
 
     Stock keeps the roomy pool: it must not preempt, because a resumed request computes by prefill
     what it had decoded, and rounds differently.
@@ -64,7 +64,7 @@ def _job(
         "skip_tokenizer_init": True,
         "enforce_eager": True,
         "enable_prefix_caching": True,
-        "max_num_seqs": 14,
+        "max_num_seqs": 11,
         "max_num_batched_tokens": 2048,
         "seed": 0,
     }

@@ -68,7 +68,7 @@ def equality_waves(seed: int) -> tuple[Wave, ...]:
     for _ in range(NUM_DECODING // 4):
         waves.append(_decoding_wave(source, next(prefixes)))
         for _ in range(3):
-            waves += [_burst(source, LONG, 5), _burst(source, SHORT, 14)]
+            waves += [_burst(source, LONG, 5), _burst(source, SHORT, 11)]
     return tuple(waves)
 
 
