@@ -49,7 +49,8 @@ class Arm:
         if self.target is None:
             return path
         target = service if self.target == "unix:" else self.target
-        return path | kvquarry_env(target, engine=f"benchmark-{self.name.replace(' ', '-')}")
+        quarry = kvquarry_env(target, engine=f"benchmark-{self.name.replace(' ', '-')}")
+        return path | quarry | {"KVQUARRY_AHEAD_TOKENS": "256"}
 
 
 @dataclass(frozen=True, slots=True)

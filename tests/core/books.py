@@ -58,8 +58,6 @@ class Books:
         self.findable: dict[tuple[KindId, BlockHash], list[FindableRow]] = {}
         #: States that belong to the engine as a whole, by group.
         self.leased: list[list[BlockId]] = [[] for _ in plan.groups]
-        #: How often blocks were refused to a request that was alone, since the cache was forgotten.
-        self.num_refused_alone = 0
         self.admissions = self.query_tokens = self.hit_tokens = self.commits = 0
 
     def key(self, group: GroupId, block: BlockId) -> Key:
@@ -110,20 +108,6 @@ class Books:
             for size_class, block in keys:
                 used[size_class].add(block)
         return used
-
-    @property
-    def may_start_afresh(self) -> bool:
-        """Whether the pool may forget its cache: nobody is there, and it was in the way twice."""
-        is_idle = not self.requests and not any(self.leased)
-        return is_idle and self.num_refused_alone > 1
-
-    def note_fresh_start(self) -> None:
-        """The pool forgot its cache."""
-        self.num_refused_alone = 0
-
-    def note_refused_blocks(self) -> None:
-        """Blocks were refused to a request, or to the engine as a whole."""
-        self.num_refused_alone += len(self.requests) <= 1
 
     def new_blocks(self, request: AdmitRequest, hit_tokens: int, num_tokens: int) -> list[int]:
         """New blocks by group; none for states, where those are leased."""

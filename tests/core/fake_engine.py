@@ -41,24 +41,13 @@ class FakeEngine:
         expected = expectations.of_admission(self.books, request)
         cached, used = self.cached(), self.books.used()
         answer = self.pool.admit(request)
+        expectations.check_answer(self.books, expected, request, answer)
         if isinstance(answer, Refusal):
-            expectations.check_answer(self.books, expected, request, answer)
             assert not self.lost, "a refused request evicted something"
             return answer
-        if self.started_afresh():
-            expected = expectations.of_admission(self.books, request)
-        expectations.check_answer(self.books, expected, request, answer)
         self._note_admission(request, text, answer)
         self.check_evictions(answer.grant, cached, used)
         return answer
-
-    def started_afresh(self) -> bool:
-        """Whether the pool forgot all of its cache, and might: if so, that is no eviction."""
-        if not self.books.may_start_afresh or not self.lost or self.books.findable:
-            return False
-        self.books.note_fresh_start()
-        self.lost.clear()
-        return True
 
     def _note_admission(self, request: AdmitRequest, text: str, answer: Admission) -> None:
         held: list[list[Place]] = []
@@ -104,7 +93,6 @@ class FakeEngine:
         expectations.check_growth(expected, wanted, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused request evicted something"
-            self.books.note_refused_blocks()
             return answer
         self.note_grant(self.books.requests[handle], answer)
         self.check_evictions(answer, cached, used)

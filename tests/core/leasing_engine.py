@@ -25,9 +25,7 @@ class LeasingEngine(FakeEngine):
         expectations.check_growth(expected, num_blocks, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused lease evicted something"
-            self.books.note_refused_blocks()
             return answer
-        self.started_afresh()
         for group, blocks in enumerate(answer.blocks):
             self.books.leased[group] += blocks
         self.check_owners()
