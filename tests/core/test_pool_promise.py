@@ -1,0 +1,75 @@
+"""Reserve is a promise: what was let in because all of it fits gets all of it, if it is alone."""
+
+import pytest
+
+from kvquarry_core.ids import BlockHash, GroupId, Handle
+from kvquarry_core.messages import Admission, AdmitRequest, Grant
+from kvquarry_core.plan import Plan, make_plan
+from kvquarry_core.pool import Pool
+from tests.core import reference
+from tests.core.leasing_engine import LeasingEngine
+from tests.core.random_walk import RandomWalk
+from tests.core.small_pools import ATTENTION, STATES, admit, attention, grow, states, take_all
+from tests.core.walk_pools import WALK_POOLS
+
+ALONE, HOLDER = Handle(1_000_000), Handle(1_000_001)
+
+
+def longest_sequence(plan: Plan) -> int:
+    """The most tokens whose blocks an empty pool holds."""
+    num_tokens = 1
+    while reference.ever_fits(
+        plan, reference.by_class(plan, reference.new_blocks(plan, 0, num_tokens + 1))
+    ):
+        num_tokens += 1
+    return num_tokens
+
+
+def grow_token_by_token(pool: Pool, num_tokens: int) -> None:
+    """From the first token to the last, with nobody else there."""
+    ask = AdmitRequest(ALONE, [], num_tokens, 0, max_grant_tokens=1, must_fit_tokens=num_tokens)
+    answer: object = pool.admit(ask)
+    assert isinstance(answer, Admission), answer
+    have = [len(blocks) for blocks in answer.grant.blocks]
+    for length in range(2, num_tokens + 1):
+        total = reference.new_blocks(pool.plan, 0, length)
+        more = [blocks - held for blocks, held in zip(total, have, strict=True)]
+        answer = pool.grow(ALONE, more)
+        assert isinstance(answer, Grant), f"token {length} of {num_tokens}: {answer}"
+        have = total
+
+
+@pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
+def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) -> None:
+    """C17: the gate said yes, and nobody took anything since."""
+    num_tokens = longest_sequence(plan)
+    for seed in range(10):
+        engine = LeasingEngine(plan)
+        walk = RandomWalk(engine, seed)
+        for _ in range(120):
+            walk.step()
+        walk.finish()
+        grow_token_by_token(engine.pool, num_tokens)
+
+
+def test_states_are_put_together_though_their_memory_was_not() -> None:
+    """Two cached rows of two states each lie across two slabs.
+
+    A request needs two states, which is one slab, and 32 blocks of attention, which are all the
+    others. Its states must not take half of each slab.
+    """
+    pool = Pool(make_plan([attention(32), *[states(80)] * 2], 8 * 160))
+    admit(pool, HOLDER, "h")
+    pool.settle(HOLDER)
+    grow(pool, HOLDER, [0, 2, 2])
+    [_, first, second] = take_all(pool, HOLDER)
+    for name, row in zip((b"x", b"y"), zip(first, second, strict=True), strict=True):
+        pool.commit(HOLDER, STATES, BlockHash(name), row)
+        for group, block in enumerate(row, start=1):
+            pool.drop(HOLDER, GroupId(group), block)
+    grow(pool, HOLDER, [27, 0, 0])
+    for number, block in enumerate(take_all(pool, HOLDER)[0]):
+        pool.commit(HOLDER, ATTENTION, BlockHash(b"%d" % number), (block,))
+    pool.free(HOLDER)
+    assert longest_sequence(pool.plan) == 32
+    grow_token_by_token(pool, 32)
