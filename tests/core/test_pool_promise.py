@@ -12,8 +12,8 @@ from tests.core.random_walk import RandomWalk
 from tests.core.small_pools import ATTENTION, STATES, admit, attention, grow, states, take_all
 from tests.core.walk_pools import WALK_POOLS
 
-#: Open: states take single blocks of slabs that hold cached content, and so keep those slabs from the
-#: request's own attention. The client helps itself by starting on an empty cache (see
+#: Open: states take single blocks of slabs that hold cached content, and so keep those slabs from
+#: the request's own attention. The client helps itself by starting on an empty cache (see
 #: ``Shadow._start_afresh_if_stuck``); the pool should keep its promise.
 open_fault = pytest.mark.xfail(reason="growth may be refused beside cached content", strict=True)
 BROKEN_IN = ("ratio 2.5", "states below a page, with drafts", "three sizes")
