@@ -1,0 +1,99 @@
+"""KV events tell routers what can be found, by group, and what no longer can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+
+from kvquarry_vllm.events import EventLog
+from tests.scheduler.cases import MIXED, PLAIN
+from tests.scheduler.quarry import QuarryPools
+from tests.scheduler.scenes import Scene, words
+from tests.scheduler.simulation import STEPPED, Simulation
+
+BLOCK = MIXED.block_tokens
+
+
+class Router:
+    """What a subscriber believes: the hashes each group can be asked for."""
+
+    def __init__(self, num_groups: int) -> None:
+        self.found: list[set[object]] = [set() for _ in range(num_groups)]
+
+    def hear(self, events: list[KVCacheEvent]) -> None:
+        for event in events:
+            match event:
+                case AllBlocksCleared():
+                    self.found = [set() for _ in self.found]
+                case BlockStored():
+                    assert event.group_idx is not None
+                    self.found[event.group_idx].update(event.block_hashes)
+                case BlockRemoved():
+                    assert event.group_idx is not None
+                    self.found[event.group_idx].difference_update(event.block_hashes)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(Simulation(QuarryPools(MIXED, 120_000), STEPPED, PLAIN, tmp_path))
+
+
+def listening(scene: Scene) -> Router:
+    """Events on, as `--kv-events-config` does."""
+    manager = scene.simulation.manager
+    manager._events = EventLog(manager.shadow.plan, manager.kv_cache_config)
+    return Router(len(manager.shadow.plan.groups))
+
+
+def findable(scene: Scene) -> list[set[object]]:
+    """What the pool itself can find, by group."""
+    pool = scene.simulation.manager.shadow.ledger.pool
+    found: list[set[object]] = [set() for _ in pool.plan.groups]
+    for kind, members in enumerate(pool.plan.kinds):
+        for commitment in pool.store.index.commitments(kind):
+            for group in members:
+                found[group].add(maybe_convert_block_hash(commitment.block_hash))
+    return found
+
+
+def test_a_router_that_hears_all_events_believes_what_is_true(scene: Scene) -> None:
+    """With prefixes shared, content evicted, and a reset at the end."""
+    router, manager = listening(scene), scene.simulation.manager
+    taken: list[KVCacheEvent] = []
+    take = manager.take_events
+    manager.take_events = lambda: taken.extend(take()) or []
+    shared = words(4 * BLOCK, seed=0)
+    for number in range(12):
+        scene.finish(f"r{number}", shared + words(3 * BLOCK + number, seed=number))
+    manager.new_step_starts()
+    taken += take()
+    router.hear(taken)
+    assert router.found == findable(scene)
+    assert any(isinstance(event, BlockRemoved) for event in taken), "nothing was evicted"
+    assert manager.reset_prefix_cache()
+    router.hear(take())
+    assert router.found == findable(scene) == [set() for _ in router.found]
+
+
+def test_a_stored_block_names_its_parent_and_its_tokens(scene: Scene) -> None:
+    listening(scene)
+    prompt = words(2 * BLOCK + 1, seed=1)
+    request = scene.send("r", prompt, max_tokens=8)
+    manager = scene.simulation.manager
+    taken: list[KVCacheEvent] = []
+    take = manager.take_events
+    manager.take_events = lambda: taken.extend(take()) or []
+    while not request.num_output_tokens:
+        scene.step()
+    attention = len(manager.shadow.plan.groups) - 1
+    stored = [e for e in taken if isinstance(e, BlockStored) and e.group_idx == attention]
+    tokens = [token for event in stored for token in event.token_ids]
+    assert tokens == list(prompt[: 2 * BLOCK])
+    assert stored[0].parent_block_hash is None
+    hashes = [one for event in stored for one in event.block_hashes]
+    assert hashes == [maybe_convert_block_hash(one) for one in request.block_hashes[:2]]
+    assert {event.block_size for event in stored} == {BLOCK}
+    assert {event.kv_cache_spec_kind for event in stored} == {"full_attention"}
