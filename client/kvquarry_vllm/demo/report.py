@@ -100,10 +100,10 @@ def _hit_table(stock: Hits, kvquarry: Hits) -> Table:
     table = Table(
         title="Tokens found in the prefix cache", title_justify="left", box=box.SIMPLE_HEAD
     )
-    table.add_column("prompt of\n(1st / 2nd / 3rd sending)", no_wrap=True)
+    table.add_column("prompt of\n(sent three times)", no_wrap=True)
     for name, hits in (("stock vLLM", stock), ("kvquarry", kvquarry)):
         asked = f"--block-size {hits.asked_block_tokens}"
-        table.add_column(f"{name}\n{asked}, {_outcome(hits)}", no_wrap=True)
+        table.add_column(f"{name}\n{asked}\n{_outcome(hits)}", no_wrap=True)
     for length in RESENT_LENGTHS:
         row = (_slashed(hits.resent[length]) for hits in (stock, kvquarry))
         table.add_row(f"{length} tokens", *row)
@@ -114,7 +114,7 @@ def _hit_table(stock: Hits, kvquarry: Hits) -> Table:
 
 def _outcome(hits: Hits) -> str:
     if hits.block_tokens == hits.asked_block_tokens:
-        return "kept"
+        return f"block size {hits.block_tokens}"
     return f"raised to {hits.block_tokens}"
 
 
