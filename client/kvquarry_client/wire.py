@@ -28,6 +28,10 @@ from kvquarry_core.prefix_index import Row
 _GROUP_KINDS = {
     GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
     GroupKind.RECURRENT_STATE: plan_pb2.GROUP_KIND_RECURRENT_STATE,
+    GroupKind.SLIDING_WINDOW: plan_pb2.GROUP_KIND_SLIDING_WINDOW,
+    GroupKind.CHUNKED_LOCAL: plan_pb2.GROUP_KIND_CHUNKED_LOCAL,
+    GroupKind.CROSS_ATTENTION: plan_pb2.GROUP_KIND_CROSS_ATTENTION,
+    GroupKind.SCRATCH: plan_pb2.GROUP_KIND_SCRATCH,
 }
 _CAUSES = {
     pool_pb2.REFUSAL_CAUSE_SHORTAGE: RefusalCause.SHORTAGE,
@@ -212,6 +216,8 @@ def _group_spec(group: GroupSpec) -> plan_pb2.GroupSpec:
         layer_count=group.num_layers,
         speculative_block_count=group.num_speculative_blocks,
         alignment_bytes=group.alignment_bytes,
+        window_token_count=group.window_tokens,
+        is_draft=group.is_draft,
     )
 
 

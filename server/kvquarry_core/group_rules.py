@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.ids import BlockHash, KindId
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.prefix_index import Commitment, PrefixIndex
@@ -120,4 +121,7 @@ _RULES: dict[GroupKind, type[FullAttention] | type[RecurrentState]] = {
 
 def rule_for(spec: GroupSpec) -> GroupRule:
     """The rules a group's kind follows."""
-    return _RULES[spec.kind](spec)
+    rule = _RULES.get(spec.kind)
+    if rule is None:
+        raise PlanError(Reason.INVALID_GROUPS, f"no rules for groups of {spec.kind.value} yet")
+    return rule(spec)

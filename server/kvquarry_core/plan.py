@@ -35,8 +35,15 @@ _MOST_TRIED = 256
 class GroupKind(Enum):
     """Kind of attention, which decides a group's rules."""
 
+    #: Multi-head latent attention follows the same rules.
     FULL_ATTENTION = "full_attention"
+    SLIDING_WINDOW = "sliding_window"
+    CHUNKED_LOCAL = "chunked_local"
     RECURRENT_STATE = "recurrent_state"
+    #: Written once from the encoder's output, never shared.
+    CROSS_ATTENTION = "cross_attention"
+    #: A fixed piece per request that is never shared and never hit.
+    SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class GroupSpec:
         num_layers: Layers that share the group's block table.
         num_speculative_blocks: Extra states a request holds for rejected drafts.
         alignment_bytes: A padded stride is a multiple of this.
+        window_tokens: Tokens a sliding window spans, or tokens of a local chunk; 0 for others.
+        is_draft: The layers belong to a draft model that reads one hash unit past the hit.
     """
 
     kind: GroupKind
@@ -58,6 +67,8 @@ class GroupSpec:
     num_layers: int
     num_speculative_blocks: int = 0
     alignment_bytes: int = 16
+    window_tokens: int = 0
+    is_draft: bool = False
 
     @property
     def may_be_padded(self) -> bool:

@@ -4,14 +4,15 @@ from kvquarry.v1alpha import plan_pb2
 from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, SizeClass
 
-_KIND_OF: dict[int, GroupKind] = {
-    plan_pb2.GROUP_KIND_FULL_ATTENTION: GroupKind.FULL_ATTENTION,
-    plan_pb2.GROUP_KIND_RECURRENT_STATE: GroupKind.RECURRENT_STATE,
-}
 _WIRE_KIND_OF = {
     GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
     GroupKind.RECURRENT_STATE: plan_pb2.GROUP_KIND_RECURRENT_STATE,
+    GroupKind.SLIDING_WINDOW: plan_pb2.GROUP_KIND_SLIDING_WINDOW,
+    GroupKind.CHUNKED_LOCAL: plan_pb2.GROUP_KIND_CHUNKED_LOCAL,
+    GroupKind.CROSS_ATTENTION: plan_pb2.GROUP_KIND_CROSS_ATTENTION,
+    GroupKind.SCRATCH: plan_pb2.GROUP_KIND_SCRATCH,
 }
+_KIND_OF: dict[int, GroupKind] = {wire: kind for kind, wire in _WIRE_KIND_OF.items()}
 
 
 def group_from_wire(message: plan_pb2.GroupSpec) -> GroupSpec:
@@ -34,6 +35,8 @@ def group_from_wire(message: plan_pb2.GroupSpec) -> GroupSpec:
         num_layers=message.layer_count,
         num_speculative_blocks=message.speculative_block_count,
         alignment_bytes=message.alignment_bytes,
+        window_tokens=message.window_token_count,
+        is_draft=message.is_draft,
     )
 
 
@@ -58,6 +61,8 @@ def _group_to_wire(group: GroupSpec) -> plan_pb2.GroupSpec:
         layer_count=group.num_layers,
         speculative_block_count=group.num_speculative_blocks,
         alignment_bytes=group.alignment_bytes,
+        window_token_count=group.window_tokens,
+        is_draft=group.is_draft,
     )
 
 

@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkvquarry/v1alpha/plan.proto\x12\x10kvquarry.v1alpha\"\xaf\x01\n\tGroupSpec\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.kvquarry.v1alpha.GroupKind\x12\x14\n\x0c\x62lock_tokens\x18\x02 \x01(\r\x12\x12\n\npage_bytes\x18\x03 \x01(\x04\x12\x13\n\x0blayer_count\x18\x04 \x01(\r\x12\x1f\n\x17speculative_block_count\x18\x05 \x01(\r\x12\x17\n\x0f\x61lignment_bytes\x18\x06 \x01(\r\"\x7f\n\tSizeClass\x12\x12\n\npage_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cstride_bytes\x18\x02 \x01(\x04\x12\x17\n\x0f\x62locks_per_slab\x18\x03 \x01(\r\x12\x13\n\x0b\x62lock_count\x18\x04 \x01(\r\x12\x1a\n\x12usable_block_count\x18\x05 \x01(\r\"\xda\x01\n\x04Plan\x12+\n\x06groups\x18\x01 \x03(\x0b\x32\x1b.kvquarry.v1alpha.GroupSpec\x12\x31\n\x0csize_classes\x18\x02 \x03(\x0b\x32\x1b.kvquarry.v1alpha.SizeClass\x12\x16\n\x0e\x63lass_of_group\x18\x03 \x03(\r\x12\x14\n\x0cregion_count\x18\x04 \x01(\r\x12\x17\n\x0fslab_size_bytes\x18\x05 \x01(\x04\x12\x12\n\nslab_count\x18\x06 \x01(\r\x12\x17\n\x0fpool_size_bytes\x18\x07 \x01(\x04*f\n\tGroupKind\x12\x1a\n\x16GROUP_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19GROUP_KIND_FULL_ATTENTION\x10\x01\x12\x1e\n\x1aGROUP_KIND_RECURRENT_STATE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bkvquarry/v1alpha/plan.proto\x12\x10kvquarry.v1alpha\"\xdd\x01\n\tGroupSpec\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.kvquarry.v1alpha.GroupKind\x12\x14\n\x0c\x62lock_tokens\x18\x02 \x01(\r\x12\x12\n\npage_bytes\x18\x03 \x01(\x04\x12\x13\n\x0blayer_count\x18\x04 \x01(\r\x12\x1f\n\x17speculative_block_count\x18\x05 \x01(\r\x12\x17\n\x0f\x61lignment_bytes\x18\x06 \x01(\r\x12\x1a\n\x12window_token_count\x18\x07 \x01(\r\x12\x10\n\x08is_draft\x18\x08 \x01(\x08\"\x7f\n\tSizeClass\x12\x12\n\npage_bytes\x18\x01 \x01(\x04\x12\x14\n\x0cstride_bytes\x18\x02 \x01(\x04\x12\x17\n\x0f\x62locks_per_slab\x18\x03 \x01(\r\x12\x13\n\x0b\x62lock_count\x18\x04 \x01(\r\x12\x1a\n\x12usable_block_count\x18\x05 \x01(\r\"\xda\x01\n\x04Plan\x12+\n\x06groups\x18\x01 \x03(\x0b\x32\x1b.kvquarry.v1alpha.GroupSpec\x12\x31\n\x0csize_classes\x18\x02 \x03(\x0b\x32\x1b.kvquarry.v1alpha.SizeClass\x12\x16\n\x0e\x63lass_of_group\x18\x03 \x03(\r\x12\x14\n\x0cregion_count\x18\x04 \x01(\r\x12\x17\n\x0fslab_size_bytes\x18\x05 \x01(\x04\x12\x12\n\nslab_count\x18\x06 \x01(\r\x12\x17\n\x0fpool_size_bytes\x18\x07 \x01(\x04*\xdb\x01\n\tGroupKind\x12\x1a\n\x16GROUP_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19GROUP_KIND_FULL_ATTENTION\x10\x01\x12\x1e\n\x1aGROUP_KIND_RECURRENT_STATE\x10\x02\x12\x1d\n\x19GROUP_KIND_SLIDING_WINDOW\x10\x03\x12\x1c\n\x18GROUP_KIND_CHUNKED_LOCAL\x10\x04\x12\x1e\n\x1aGROUP_KIND_CROSS_ATTENTION\x10\x05\x12\x16\n\x12GROUP_KIND_SCRATCH\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvquarry.v1alpha.plan_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GROUPKIND']._serialized_start=577
-  _globals['_GROUPKIND']._serialized_end=679
+  _globals['_GROUPKIND']._serialized_start=624
+  _globals['_GROUPKIND']._serialized_end=843
   _globals['_GROUPSPEC']._serialized_start=50
-  _globals['_GROUPSPEC']._serialized_end=225
-  _globals['_SIZECLASS']._serialized_start=227
-  _globals['_SIZECLASS']._serialized_end=354
-  _globals['_PLAN']._serialized_start=357
-  _globals['_PLAN']._serialized_end=575
+  _globals['_GROUPSPEC']._serialized_end=271
+  _globals['_SIZECLASS']._serialized_start=273
+  _globals['_SIZECLASS']._serialized_end=400
+  _globals['_PLAN']._serialized_start=403
+  _globals['_PLAN']._serialized_end=621
 # @@protoc_insertion_point(module_scope)

@@ -11,25 +11,37 @@ class GroupKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GROUP_KIND_UNSPECIFIED: _ClassVar[GroupKind]
     GROUP_KIND_FULL_ATTENTION: _ClassVar[GroupKind]
     GROUP_KIND_RECURRENT_STATE: _ClassVar[GroupKind]
+    GROUP_KIND_SLIDING_WINDOW: _ClassVar[GroupKind]
+    GROUP_KIND_CHUNKED_LOCAL: _ClassVar[GroupKind]
+    GROUP_KIND_CROSS_ATTENTION: _ClassVar[GroupKind]
+    GROUP_KIND_SCRATCH: _ClassVar[GroupKind]
 GROUP_KIND_UNSPECIFIED: GroupKind
 GROUP_KIND_FULL_ATTENTION: GroupKind
 GROUP_KIND_RECURRENT_STATE: GroupKind
+GROUP_KIND_SLIDING_WINDOW: GroupKind
+GROUP_KIND_CHUNKED_LOCAL: GroupKind
+GROUP_KIND_CROSS_ATTENTION: GroupKind
+GROUP_KIND_SCRATCH: GroupKind
 
 class GroupSpec(_message.Message):
-    __slots__ = ("kind", "block_tokens", "page_bytes", "layer_count", "speculative_block_count", "alignment_bytes")
+    __slots__ = ("kind", "block_tokens", "page_bytes", "layer_count", "speculative_block_count", "alignment_bytes", "window_token_count", "is_draft")
     KIND_FIELD_NUMBER: _ClassVar[int]
     BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LAYER_COUNT_FIELD_NUMBER: _ClassVar[int]
     SPECULATIVE_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IS_DRAFT_FIELD_NUMBER: _ClassVar[int]
     kind: GroupKind
     block_tokens: int
     page_bytes: int
     layer_count: int
     speculative_block_count: int
     alignment_bytes: int
-    def __init__(self, kind: _Optional[_Union[GroupKind, str]] = ..., block_tokens: _Optional[int] = ..., page_bytes: _Optional[int] = ..., layer_count: _Optional[int] = ..., speculative_block_count: _Optional[int] = ..., alignment_bytes: _Optional[int] = ...) -> None: ...
+    window_token_count: int
+    is_draft: bool
+    def __init__(self, kind: _Optional[_Union[GroupKind, str]] = ..., block_tokens: _Optional[int] = ..., page_bytes: _Optional[int] = ..., layer_count: _Optional[int] = ..., speculative_block_count: _Optional[int] = ..., alignment_bytes: _Optional[int] = ..., window_token_count: _Optional[int] = ..., is_draft: bool = ...) -> None: ...
 
 class SizeClass(_message.Message):
     __slots__ = ("page_bytes", "stride_bytes", "blocks_per_slab", "block_count", "usable_block_count")
