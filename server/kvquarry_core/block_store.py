@@ -14,6 +14,7 @@
 from array import array
 from collections.abc import Iterator, Sequence
 
+from kvquarry_core.demand import Demand
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lru import RecencyList
 from kvquarry_core.observer import PoolObserver
@@ -45,8 +46,6 @@ class BlockStore:
         self._cached = [RecencyList(c.num_blocks) for c in plan.classes]
         # Slabs without a referenced block but with cached ones, by the time they fell idle.
         self._idle = [RecencyList(plan.num_slabs) for _ in plan.classes]
-        # Referenced and granted blocks, by slab.
-        self._num_used_in = array("i", [0]) * plan.num_slabs
         self._reserve_null_blocks()
 
     # What is there.
@@ -96,12 +95,13 @@ class BlockStore:
         refs[block] -= 1
         if refs[block]:
             return
-        self._num_used_in[self.slabs.slab_of(size_class, block)] -= 1
+        slab = self.slabs.slab_of(size_class, block)
+        self.slabs.unuse(size_class, slab)
         if self._commitments[size_class][block] is None:
             self._push_free(size_class, block)
         else:
             self._cached[size_class].push(block, self._tick())
-            self._settle_slab(size_class, self.slabs.slab_of(size_class, block))
+            self._settle_slab(size_class, slab)
 
     # Hashes.
 
@@ -136,43 +136,37 @@ class BlockStore:
                 their slabs can be evicted for the demand.
         """
         own, idle = self._after_touching(touched)
-        num_slabs = self.slabs.num_unassigned
-        for size_class in self._class_ids:
-            per_slab = self.plan.classes[size_class].blocks_per_slab
-            surplus = own[size_class] - demand[size_class]
-            if surplus < 0:
-                num_slabs += surplus // per_slab
-            else:
-                num_slabs += min(idle[size_class], surplus // per_slab)
-        return num_slabs >= 0
+        return self._num_spare_slabs(demand, own, idle) >= 0
 
-    def secure(self, demand: Sequence[int]) -> None:
+    def secure(self, demand: Demand) -> None:
         """Gather enough slabs that every class can serve its demand out of its own.
 
         Call only when :meth:`fits` said yes, and before the first :meth:`grant` of the demand.
         Clearing a slab may empty others by the way, where rows span them: then the class that
         counted on those is short in its turn, and a slab is there for it.
         """
-        short = self._shortest(demand)
+        short = self._shortest(demand.now)
         while short is not None:
             if not self.slabs.num_unassigned:
                 slab = self._spare_slab(short, demand)
                 assert slab is not None, f"fits() promised a slab for class {short}"
                 self._clear_slab(slab)
             self.slabs.carve(short)
-            short = self._shortest(demand)
+            short = self._shortest(demand.now)
 
-    def grant(self, size_class: ClassId, near: SlabId | None, demand: list[int]) -> BlockId:
+    def grant(self, size_class: ClassId, near: SlabId | None, demand: Demand) -> BlockId:
         """Take one block off the free ones; ``demand`` is what is still wanted and shrinks.
 
-        Never fails after :meth:`secure`: another class is only asked for a slab it can spare.
+        Never fails after :meth:`secure`, and what was promised beyond the demand still fits
+        afterwards.
         """
         slab = self._placement.choose(self.slabs, size_class, near)
         if slab is None:
             slab = self._make_room(size_class, demand)
         block = self.slabs.pop_free(slab)
-        demand[size_class] -= 1
-        self._mark_used(size_class, block)
+        if slab in self._idle[size_class]:
+            self._idle[size_class].remove(slab)
+        demand.shrink(size_class)
         return block
 
     def spend(self, block: BlockId, handle: Handle, group: GroupId) -> None:
@@ -199,7 +193,7 @@ class BlockStore:
 
     def give_back(self, size_class: ClassId, block: BlockId) -> None:
         """A granted block was not spent."""
-        self._num_used_in[self.slabs.slab_of(size_class, block)] -= 1
+        self.slabs.unuse(size_class, self.slabs.slab_of(size_class, block))
         self._push_free(size_class, block)
 
     def _shortest(self, demand: Sequence[int]) -> ClassId | None:
@@ -209,26 +203,63 @@ class BlockStore:
                 return size_class
         return None
 
-    def _make_room(self, size_class: ClassId, demand: Sequence[int]) -> SlabId:
-        """A slab of the class with a free block: an unassigned one, or by evicting the oldest."""
-        if self.slabs.num_unassigned > self._num_slabs_owed(size_class, demand):
+    def _make_room(self, size_class: ClassId, demand: Demand) -> SlabId:
+        """A slab of the class with a free block, though none in use has one.
+
+        Whichever costs least: a free block beside cached content, an unassigned slab, or what has
+        not been used for the longest time. A way that takes a slab which somebody was promised is
+        left out.
+        """
+        own = [self.num_own(one) for one in self._class_ids]
+        idle = [len(slabs) for slabs in self._idle]
+        spare = self._num_spare_slabs(demand.promised, own, idle)
+        surplus = own[size_class] - demand.promised[size_class]
+        per_slab = self.plan.classes[size_class].blocks_per_slab
+        may_use_idle = spare > 0 or idle[size_class] > surplus // per_slab
+        may_add_slab = spare > 0 or surplus < 0
+        if may_use_idle and self.slabs.partial_idle(size_class):
+            return next(iter(self.slabs.partial_idle(size_class)))
+        if may_add_slab and self.slabs.num_unassigned:
             return self.slabs.carve(size_class)
-        victim = self._cached[size_class].oldest()
-        spare = self._spare_slab(size_class, demand)
-        if spare is not None and (victim is None or self._is_older(spare, size_class, victim)):
-            self._clear_slab(spare)
+        victim = self._oldest(size_class) if may_use_idle else self._oldest_beside_used(size_class)
+        other = self._spare_slab(size_class, demand) if may_add_slab else None
+        if other is not None and (victim is None or self._is_older(other, size_class, victim)):
+            self._clear_slab(other)
             return self.slabs.carve(size_class)
         assert victim is not None, f"fits() promised a block of class {size_class}"
-        return self._evict(size_class, BlockId(victim))
+        return self._evict(size_class, victim)
 
-    def _num_slabs_owed(self, size_class: ClassId, demand: Sequence[int]) -> int:
-        """Unassigned slabs that other classes count on."""
-        owed = 0
-        for other in self._class_ids:
-            lacking = demand[other] - self.num_own(other)
-            if other != size_class and lacking > 0:
-                owed += -(-lacking // self.plan.classes[other].blocks_per_slab)
-        return owed
+    def _oldest(self, size_class: ClassId) -> BlockId | None:
+        """The cached block of a class that was not used for the longest time."""
+        oldest = self._cached[size_class].oldest()
+        return None if oldest is None else BlockId(oldest)
+
+    def _oldest_beside_used(self, size_class: ClassId) -> BlockId | None:
+        """The same, in a slab that is in use anyhow."""
+        oldest = self._oldest(size_class)
+        if oldest is None or self.slabs.num_used_in(self.slabs.slab_of(size_class, oldest)):
+            return oldest
+        slab = self.slabs.mixed(size_class)
+        if slab is None:
+            return None
+        per_slab = self.plan.classes[size_class].blocks_per_slab
+        blocks = range(slab * per_slab, (slab + 1) * per_slab)
+        cached = self._cached[size_class]
+        return BlockId(min((b for b in blocks if b in cached), key=cached.stamp_of))
+
+    def _num_spare_slabs(
+        self, demand: Sequence[int], own: Sequence[int], idle: Sequence[int]
+    ) -> int:
+        """Slabs that are left when every class has what is demanded; below 0 where they lack."""
+        num_slabs = self.slabs.num_unassigned
+        for size_class in self._class_ids:
+            per_slab = self.plan.classes[size_class].blocks_per_slab
+            surplus = own[size_class] - demand[size_class]
+            if surplus < 0:
+                num_slabs += surplus // per_slab
+            else:
+                num_slabs += min(idle[size_class], surplus // per_slab)
+        return num_slabs
 
     def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
         """Free a cached block and its row; its slab, carved again if that emptied it."""
@@ -244,7 +275,7 @@ class BlockStore:
         assert owner is not None
         return self._idle[owner].stamp_of(slab) < self._cached[size_class].stamp_of(block)
 
-    def _spare_slab(self, size_class: ClassId, demand: Sequence[int]) -> SlabId | None:
+    def _spare_slab(self, size_class: ClassId, demand: Demand) -> SlabId | None:
         """The longest idle slab of another class that can do without it."""
         best: SlabId | None = None
         best_stamp = 0
@@ -252,7 +283,8 @@ class BlockStore:
             slab = self._idle[other].oldest()
             if other == size_class or slab is None:
                 continue
-            if self.num_own(other) - self.plan.classes[other].blocks_per_slab < demand[other]:
+            per_slab = self.plan.classes[other].blocks_per_slab
+            if self.num_own(other) - per_slab < demand.promised[other]:
                 continue
             stamp = self._idle[other].stamp_of(slab)
             if best is None or stamp < best_stamp:
@@ -267,7 +299,7 @@ class BlockStore:
             cached = [block for block in blocks if not self._refs[size_class][block]]
             slabs = {self.slabs.slab_of(size_class, block) for block in cached}
             own[size_class] -= len(cached)
-            idle[size_class] -= sum(not self._num_used_in[slab] for slab in slabs)
+            idle[size_class] -= sum(not self.slabs.num_used_in(slab) for slab in slabs)
         return own, idle
 
     # Slabs.
@@ -288,7 +320,7 @@ class BlockStore:
 
     def _settle_slab(self, size_class: ClassId, slab: SlabId) -> None:
         """After a block of a slab fell free or cached: the slab may now be idle or empty."""
-        if self._num_used_in[slab]:
+        if self.slabs.num_used_in(slab):
             return
         idle = self._idle[size_class]
         if self.slabs.is_empty(slab):
@@ -300,7 +332,7 @@ class BlockStore:
 
     def _mark_used(self, size_class: ClassId, block: BlockId) -> None:
         slab = self.slabs.slab_of(size_class, block)
-        self._num_used_in[slab] += 1
+        self.slabs.use(size_class, slab)
         if slab in self._idle[size_class]:
             self._idle[size_class].remove(slab)
 
@@ -314,5 +346,4 @@ class BlockStore:
         slab = self.slabs.carve(smallest)
         for _ in range(self.plan.num_reserved_blocks):
             block = self.slabs.pop_free(slab)
-            self._mark_used(smallest, block)
             self._refs[smallest][block] = 1

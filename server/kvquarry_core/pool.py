@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from kvquarry_core import checks
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.demand import Demand
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import (
     Admission,
@@ -61,6 +62,8 @@ class Pool:
         self.requests: dict[Handle, RequestRecord] = {}
         self.lease = Lease(plan, self.store)
         self.num_granted = [0] * len(plan.classes)
+        #: Blocks promised to running requests and not granted yet, by class.
+        self.owed = [0] * len(plan.classes)
         self.totals = PoolCounters()
         self._coordinator = Coordinator(plan)
         self._sizing = Sizing(plan, self.store, self._coordinator)
@@ -105,10 +108,7 @@ class Pool:
         refusal = self._refuse_blocks(num_blocks, total)
         if refusal is not None:
             return refusal
-        grant = self._grant(RequestRecord.empty(len(self.plan.groups)), num_blocks)
-        for group, blocks in enumerate(grant.blocks):
-            self.lease.add(GroupId(group), blocks)
-        return grant
+        return self._lease(num_blocks)
 
     def grant_ahead(self, request: AheadRequest) -> AheadGrant:
         """Grant requests attention blocks before they need them, where memory is plenty.
@@ -166,6 +166,7 @@ class Pool:
         record = self._record(handle)
         for size_class, granted in zip(self.plan.class_of_group, record.granted, strict=True):
             self.num_granted[size_class] -= len(granted)
+            self._owe(record, size_class, len(granted))
             while granted:
                 self.store.give_back(size_class, granted.pop())
 
@@ -204,6 +205,8 @@ class Pool:
         """The request is over. Its tail is released before its head, so it is evicted first."""
         self.settle(handle)
         record = self.requests.pop(handle)
+        for size_class, owed in enumerate(record.owed):
+            self._owe(record, ClassId(size_class), -max(owed, 0))
         for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
             for block in reversed(held):
                 self.store.release(size_class, block)
@@ -261,21 +264,25 @@ class Pool:
             whole = self._sizing.whole_sequence(request, 0)
             if not self.plan.could_hold(whole):
                 return self._sizing.never(whole, hit)
-            demand = self._sizing.with_kept_free(
-                self._sizing.whole_sequence(request, hit.num_tokens), request
-            )
+            rest = self._sizing.whole_sequence(request, hit.num_tokens)
+            demand = self._sizing.with_kept_free(rest, request)
             if not self.store.fits(demand, touched):
                 return self._sizing.shortage(demand, hit)
-        return self._grant_first_chunk(hit, request)
+            return self._grant_first_chunk(hit, request, rest)
+        return self._grant_first_chunk(hit, request, self._sizing.nothing)
 
-    def _grant_first_chunk(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
-        """As much of the first chunk as there are blocks for."""
+    def _grant_first_chunk(
+        self, hit: Hit, request: AdmitRequest, promised: Sequence[int]
+    ) -> Admission | Refusal:
+        """As much of the first chunk as there are blocks for; the rest of a promise is owed."""
         touched = self._sizing.touched(hit)
         demand: list[int] = []
         for wanted in self._sizing.first_chunks(request, hit):
             demand = self._sizing.by_class(wanted)
             if self.store.fits(demand, touched):
                 record = self._touch(hit)
+                for size_class, blocks in enumerate(promised):
+                    self._owe(record, ClassId(size_class), blocks)
                 record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens
                 self.requests[request.handle] = record
                 held = tuple(list(blocks) for blocks in record.held)
@@ -287,7 +294,7 @@ class Pool:
 
     def _touch(self, hit: Hit) -> RequestRecord:
         """A record that references a hit."""
-        record = RequestRecord.empty(len(self.plan.groups))
+        record = self._new_record()
         for members, kind_hit in zip(self.plan.kinds, hit.kinds, strict=True):
             size_class = self.plan.class_of_group[members[0]]
             for commitment in kind_hit.commitments:
@@ -301,7 +308,7 @@ class Pool:
 
     def _grant(self, record: RequestRecord, wanted: Sequence[int]) -> Grant:
         """Hand out what :meth:`BlockStore.fits` promised, the largest blocks first."""
-        demand = self._sizing.by_class(wanted)
+        demand = self._demand(record, self._sizing.by_class(wanted))
         self.store.secure(demand)
         blocks: list[list[BlockId]] = [[] for _ in wanted]
         dirty: list[list[BlockId]] = [[] for _ in wanted]
@@ -316,6 +323,31 @@ class Pool:
             record.granted[group] += blocks[group]
             self.num_granted[size_class] += wanted[group]
         return Grant(tuple(blocks), tuple(dirty))
+
+    def _demand(self, record: RequestRecord, wanted: list[int]) -> Demand:
+        """What a grant hands out, and what else has to fit afterwards, where that fits now."""
+        for size_class, blocks in enumerate(wanted):
+            self._owe(record, ClassId(size_class), -blocks)
+        promised = [now + later for now, later in zip(wanted, self.owed, strict=True)]
+        if not self.store.fits(promised, self._nothing_touched):
+            promised = list(wanted)
+        return Demand(wanted, promised)
+
+    def _owe(self, record: RequestRecord, size_class: ClassId, num_blocks: int) -> None:
+        """Promise a request more blocks, or fewer."""
+        before = max(record.owed[size_class], 0)
+        record.owed[size_class] += num_blocks
+        self.owed[size_class] += max(record.owed[size_class], 0) - before
+
+    def _lease(self, num_blocks: Sequence[int]) -> Grant:
+        """Grant the client as a whole what fits."""
+        grant = self._grant(self._new_record(), num_blocks)
+        for group, blocks in enumerate(grant.blocks):
+            self.lease.add(GroupId(group), blocks)
+        return grant
+
+    def _new_record(self) -> RequestRecord:
+        return RequestRecord.empty(len(self.plan.groups), len(self.plan.classes))
 
     def _count_lookup(self, record: RequestRecord) -> None:
         """A lookup counts once, when its first blocks are spent or committed."""

@@ -22,6 +22,8 @@ class Sizing:
         self._plan = plan
         self._store = store
         self._rules = coordinator.rules
+        #: A demand for nothing.
+        self.nothing = (0,) * len(plan.classes)
         self._is_leasable = [
             plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE
             for index in range(len(plan.kinds))

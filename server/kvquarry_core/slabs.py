@@ -1,8 +1,12 @@
 """Slabs: who owns which stretch of the pool, and which of its blocks are free.
 
-Invariant: a block is in its slab's free list iff nobody references it and it carries no hash.
-Blocks never handed out since their slab was carved are not listed but counted (``fresh``), so
-carving costs O(1) however many blocks a slab holds.
+Invariant: a block is in its slab's free list iff nobody uses it and it carries no hash. Blocks
+never handed out since their slab was carved are not listed but counted (``fresh``), so carving
+costs O(1) however many blocks a slab holds.
+
+A slab is *in use* from its carving on while a block of it is referenced or granted. Free blocks of
+slabs in use are kept apart from those of slabs that hold cached content alone: a slab nobody uses
+is what another class can have.
 """
 
 from array import array
@@ -25,9 +29,11 @@ class SlabMap:
         self._num_fresh = array("i", [0]) * plan.num_slabs
         self._next_free = [array("i", [_NONE]) * c.num_blocks for c in plan.classes]
         self._dirty = [bytearray(c.num_blocks) for c in plan.classes]
+        self._num_used = array("i", [0]) * plan.num_slabs
         self._unassigned = list(range(plan.num_slabs - 1, -1, -1))
         # Insertion-ordered sets: carved slabs with a free block, the longest such first.
         self._partial: list[dict[SlabId, None]] = [{} for _ in plan.classes]
+        self._partial_idle: list[dict[SlabId, None]] = [{} for _ in plan.classes]
         self._num_carved = [0] * len(plan.classes)
         self._num_free_of_class = [0] * len(plan.classes)
         #: How often a slab went from one class (first index) to another (second).
@@ -50,6 +56,10 @@ class SlabMap:
         """Free blocks in one slab."""
         return self._num_free[slab]
 
+    def num_used_in(self, slab: SlabId) -> int:
+        """Referenced and granted blocks in one slab."""
+        return self._num_used[slab]
+
     def owner(self, slab: SlabId) -> ClassId | None:
         """The class a slab belongs to, or None when it is unassigned."""
         owner = self._owner[slab]
@@ -60,8 +70,20 @@ class SlabMap:
         return SlabId(block // self._blocks_per_slab[size_class])
 
     def partial(self, size_class: ClassId) -> dict[SlabId, None]:
-        """The class's slabs with a free block, as an ordered set; not to be changed."""
+        """The class's slabs in use with a free block, as an ordered set; not to be changed."""
         return self._partial[size_class]
+
+    def partial_idle(self, size_class: ClassId) -> dict[SlabId, None]:
+        """The same of slabs that hold cached content alone."""
+        return self._partial_idle[size_class]
+
+    def mixed(self, size_class: ClassId) -> SlabId | None:
+        """A slab of the class in use that holds cached blocks, too; O(slabs)."""
+        per_slab = self._blocks_per_slab[size_class]
+        for slab, owner in enumerate(self._owner):
+            if owner == size_class and 0 < self._num_used[slab] < per_slab - self._num_free[slab]:
+                return SlabId(slab)
+        return None
 
     def carve(self, size_class: ClassId) -> SlabId:
         """Give an unassigned slab to ``size_class``; the lowest-numbered fresh one first."""
@@ -95,7 +117,8 @@ class SlabMap:
         assert self._num_free[slab] == num_blocks, f"slab {slab} still has blocks in use"
         self._owner[slab] = _NONE
         self._num_free[slab] = 0
-        del self._partial[owner][slab]
+        self._partial[owner].pop(slab, None)
+        self._partial_idle[owner].pop(slab, None)
         self._num_carved[owner] -= 1
         self._num_free_of_class[owner] -= num_blocks
         self._unassigned.append(slab)
@@ -104,9 +127,27 @@ class SlabMap:
         """Whether a carved slab has only free blocks."""
         return self._num_free[slab] == self._blocks_per_slab[self._owner[slab]]
 
+    def use(self, size_class: ClassId, slab: SlabId) -> None:
+        """One more block of a slab is in use."""
+        self._num_used[slab] += 1
+        if slab in self._partial_idle[size_class]:
+            del self._partial_idle[size_class][slab]
+            self._partial[size_class][slab] = None
+
+    def unuse(self, size_class: ClassId, slab: SlabId) -> None:
+        """One block less of a slab is in use."""
+        self._num_used[slab] -= 1
+        if not self._num_used[slab] and self._num_free[slab]:
+            del self._partial[size_class][slab]
+            self._partial_idle[size_class][slab] = None
+
     def pop_free(self, slab: SlabId) -> BlockId:
-        """Take a free block out of a slab that has one; the last one freed comes first."""
+        """Take a free block out of a slab that has one; the last one freed comes first.
+
+        From then on the block is in use.
+        """
         owner = ClassId(self._owner[slab])
+        self.use(owner, slab)
         block = self._free_head[slab]
         if block != _NONE:
             self._free_head[slab] = self._next_free[owner][block]
@@ -124,7 +165,8 @@ class SlabMap:
         """Put a block back into its slab's free list and say which slab that is."""
         slab = self.slab_of(size_class, block)
         if not self._num_free[slab]:
-            self._partial[size_class][slab] = None
+            partial = self._partial if self._num_used[slab] else self._partial_idle
+            partial[size_class][slab] = None
         self._next_free[size_class][block] = self._free_head[slab]
         self._free_head[slab] = block
         self._num_free[slab] += 1

@@ -122,22 +122,30 @@ def check_evictions(
     lost: Sequence[FindableRow],
     grant: Grant,
     before: tuple[set[Key], list[set[BlockId]]],
+    owed: Sequence[int],
 ) -> None:
     """Nothing is evicted that was not cached, nor while free memory suffices.
+
+    It suffices if what running requests were promised would fit into it, too, where it can be
+    kept at all.
 
     Args:
         books: The books after the operation.
         lost: What was evicted by it.
         grant: What was granted by it.
         before: Cached blocks, and used blocks by class, before it.
+        owed: Blocks promised beyond the grant, by class.
     """
     if not lost:
         return
     cached, used = before
     references = set(books.references())
+    demand = reference.by_class(books.plan, [len(blocks) for blocks in grant.blocks])
+    promised = [now + later for now, later in zip(demand, owed, strict=True)]
+    if reference.fits(books.plan, used, promised):
+        demand = promised
     for size_class, block in cached:
         used[size_class].add(block)
-    demand = reference.by_class(books.plan, [len(blocks) for blocks in grant.blocks])
     assert not reference.fits(books.plan, used, demand), "evicted while free memory sufficed"
     for entry in lost:
         assert (cached - references).intersection(entry.keys), "evicted what is in use"

@@ -117,7 +117,7 @@ class FakeEngine:
 
     def check_evictions(self, grant: Grant, cached: set[Key], used: list[set[BlockId]]) -> None:
         """Only cached content goes, and only where free memory does not suffice."""
-        expectations.check_evictions(self.books, self.lost, grant, (cached, used))
+        expectations.check_evictions(self.books, self.lost, grant, (cached, used), self.pool.owed)
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """Spend granted blocks: zero the dirty ones, and write a draft into each."""

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.demand import Demand
 from kvquarry_core.ids import BlockId, ClassId, GroupId, Handle
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import Grant
@@ -75,13 +76,13 @@ def test_what_fits_is_granted_without_fail(plan: Plan) -> None:
 
 def keep_promise(store: BlockStore, demand: list[int]) -> None:
     """Take all of a demand that fits, the largest blocks first."""
-    left, granted = list(demand), set()
+    left, granted = Demand(list(demand), list(demand)), set()
     store.secure(left)
     for index in reversed(range(len(demand))):
         for _ in range(demand[index]):
             granted.add((index, store.grant(ClassId(index), None, left)))
     assert len(granted) == sum(demand), "a block was granted twice"
-    assert not any(left)
+    assert not any(left.now)
 
 
 def test_a_slab_emptied_by_the_way_is_kept_for_the_class_that_counts_on_it() -> None:

@@ -20,7 +20,7 @@ def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
         walk.step()
         if number % CHECKED_EVERY == 0:
             engine.check()
-    assert walk.num_hits > 50, "a run without hits would check no content"
+    assert walk.num_hits > 25, "a run without hits would check no content"
     assert walk.num_refusals > 50
     assert sum(engine.pool.store.num_evictions) > 100
     if len(plan.classes) > 1:

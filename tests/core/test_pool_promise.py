@@ -12,16 +12,6 @@ from tests.core.random_walk import RandomWalk
 from tests.core.small_pools import ATTENTION, STATES, admit, attention, grow, states, take_all
 from tests.core.walk_pools import WALK_POOLS
 
-#: Open: states take single blocks of slabs that hold cached content, and so keep those slabs from
-#: the request's own attention. The client helps itself by starting on an empty cache (see
-#: ``Shadow._start_afresh_if_stuck``); the pool should keep its promise.
-open_fault = pytest.mark.xfail(reason="growth may be refused beside cached content", strict=True)
-BROKEN_IN = ("ratio 2.5", "states below a page, with drafts", "three sizes")
-POOLS = [
-    pytest.param(plan, id=name, marks=[open_fault] if name in BROKEN_IN else [])
-    for name, plan in WALK_POOLS.items()
-]
-
 ALONE, HOLDER = Handle(1_000_000), Handle(1_000_001)
 
 
@@ -49,7 +39,7 @@ def grow_token_by_token(pool: Pool, num_tokens: int) -> None:
         have = total
 
 
-@pytest.mark.parametrize("plan", POOLS)
+@pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
 def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) -> None:
     """C17: the gate said yes, and nobody took anything since."""
     num_tokens = longest_sequence(plan)
@@ -62,7 +52,6 @@ def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) 
         grow_token_by_token(engine.pool, num_tokens)
 
 
-@open_fault
 def test_states_are_put_together_though_their_memory_was_not() -> None:
     """Two cached rows of two states each lie across two slabs.
 

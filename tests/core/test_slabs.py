@@ -43,7 +43,9 @@ class PlainSlabs:
             mine = [slab for slab, owner in self.owner.items() if owner == size_class]
             assert slabs.num_carved(size_class) == len(mine)
             assert slabs.num_free(size_class) == sum(len(self.free[slab]) for slab in mine)
-            assert set(slabs.partial(size_class)) == {slab for slab in mine if self.free[slab]}
+            partial = {slab for slab in mine if self.free[slab]}
+            assert set(slabs.partial(size_class)) == partial
+            assert not slabs.partial_idle(size_class)
 
 
 @examples(300)
@@ -63,6 +65,7 @@ def test_a_block_is_free_or_out_and_never_both(steps: list[tuple[str, int]]) -> 
             out.append((plain.owner[slab], block))
         elif action == "push" and out:
             size_class, block = out.pop(number % len(out))
+            slabs.unuse(size_class, slabs.slab_of(size_class, block))
             slab = slabs.push_free(size_class, block)
             plain.free[slab].add(block)
             if slabs.is_empty(slab):
@@ -82,8 +85,9 @@ def test_the_block_freed_last_is_taken_first() -> None:
     slabs = SlabMap(PLAN)
     slab = slabs.carve(SMALL)
     blocks = [slabs.pop_free(slab) for _ in range(3)]
-    slabs.push_free(SMALL, blocks[0])
-    slabs.push_free(SMALL, blocks[2])
+    for block in (blocks[0], blocks[2]):
+        slabs.unuse(SMALL, slab)
+        slabs.push_free(SMALL, block)
     assert [slabs.pop_free(slab), slabs.pop_free(slab)] == [blocks[2], blocks[0]]
 
 
@@ -118,6 +122,7 @@ def reuse(slabs: SlabMap, slab: SlabId, size_class: ClassId) -> None:
     assert owner is not None
     for block in range(slab * PER_SLAB[owner], (slab + 1) * PER_SLAB[owner]):
         if BlockId(block) not in slabs.free_blocks(slab):
+            slabs.unuse(owner, slab)
             slabs.push_free(owner, BlockId(block))
     slabs.reclaim(slab)
     assert slabs.carve(size_class) == slab
