@@ -28,6 +28,9 @@ _LARGEST_SLAB_FACTOR = 8
 #: And not so large that fewer than this many fit: slabs are what classes exchange.
 _FEWEST_SLABS = 8
 _MOST_CANDIDATES = 1024
+#: What each further block of the largest class in a slab costs, as a share of the pool: measured
+#: under churn (``loadtest/churn.py``) with one and with two states a slab.
+_PER_NEIGHBOUR = 0.02
 #: Strides tried for one of them, from either end.
 _MOST_TRIED = 256
 
@@ -216,9 +219,14 @@ class _Slab:
     cuts: tuple[_Cut, ...]
 
     def cost(self, region_bytes: int) -> float:
-        """Worst padding of a class, plus the share of the pool one slab pins."""
+        """Worst padding of a class, and what is lost to slabs that are only partly used.
+
+        That is the share of the pool one slab pins, and more where even the largest blocks share a
+        slab: then one of them keeps the rest of its slab from the other classes.
+        """
         padding = max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
-        return padding + self.slab_bytes / max(region_bytes, 1)
+        num_neighbours = self.slab_bytes // self.cuts[-1].stride_bytes - 1
+        return padding + self.slab_bytes / max(region_bytes, 1) + _PER_NEIGHBOUR * num_neighbours
 
 
 def _content(group: GroupSpec) -> _Content:

@@ -9,6 +9,7 @@ slabs in use are kept apart from those of slabs that hold cached content alone: 
 is what another class can have.
 """
 
+import heapq
 from array import array
 
 from kvquarry_core.ids import BlockId, ClassId, SlabId
@@ -32,8 +33,10 @@ class SlabMap:
         self._num_used = array("i", [0]) * plan.num_slabs
         self._unassigned = list(range(plan.num_slabs - 1, -1, -1))
         # Insertion-ordered sets: carved slabs with a free block, the longest such first.
+        # The heaps hold the same slabs in use and some that are so no longer.
         self._partial: list[dict[SlabId, None]] = [{} for _ in plan.classes]
         self._partial_idle: list[dict[SlabId, None]] = [{} for _ in plan.classes]
+        self._lowest: list[list[SlabId]] = [[] for _ in plan.classes]
         self._num_carved = [0] * len(plan.classes)
         self._num_free_of_class = [0] * len(plan.classes)
         #: How often a slab went from one class (first index) to another (second).
@@ -73,6 +76,13 @@ class SlabMap:
         """The class's slabs in use with a free block, as an ordered set; not to be changed."""
         return self._partial[size_class]
 
+    def lowest_partial(self, size_class: ClassId) -> SlabId | None:
+        """The lowest-numbered slab of :meth:`partial`; O(1) when amortised."""
+        heap, partial = self._lowest[size_class], self._partial[size_class]
+        while heap and heap[0] not in partial:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
     def partial_idle(self, size_class: ClassId) -> dict[SlabId, None]:
         """The same of slabs that hold cached content alone."""
         return self._partial_idle[size_class]
@@ -92,7 +102,7 @@ class SlabMap:
         self._owner[slab] = size_class
         self._num_free[slab] = self._num_fresh[slab] = num_blocks
         self._free_head[slab] = _NONE
-        self._partial[size_class][slab] = None
+        self._add_partial(size_class, slab)
         self._num_carved[size_class] += 1
         self._num_free_of_class[size_class] += num_blocks
         self._note_change(slab, size_class)
@@ -132,7 +142,7 @@ class SlabMap:
         self._num_used[slab] += 1
         if slab in self._partial_idle[size_class]:
             del self._partial_idle[size_class][slab]
-            self._partial[size_class][slab] = None
+            self._add_partial(size_class, slab)
 
     def unuse(self, size_class: ClassId, slab: SlabId) -> None:
         """One block less of a slab is in use."""
@@ -165,13 +175,19 @@ class SlabMap:
         """Put a block back into its slab's free list and say which slab that is."""
         slab = self.slab_of(size_class, block)
         if not self._num_free[slab]:
-            partial = self._partial if self._num_used[slab] else self._partial_idle
-            partial[size_class][slab] = None
+            if self._num_used[slab]:
+                self._add_partial(size_class, slab)
+            else:
+                self._partial_idle[size_class][slab] = None
         self._next_free[size_class][block] = self._free_head[slab]
         self._free_head[slab] = block
         self._num_free[slab] += 1
         self._num_free_of_class[size_class] += 1
         return slab
+
+    def _add_partial(self, size_class: ClassId, slab: SlabId) -> None:
+        self._partial[size_class][slab] = None
+        heapq.heappush(self._lowest[size_class], slab)
 
     def is_dirty(self, size_class: ClassId, block: BlockId) -> bool:
         """Whether the block's bytes were last of another class (or of nobody)."""
