@@ -1,5 +1,6 @@
 """Where a new block goes: the policy that decides which slab a class takes it from."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kvquarry_core.ids import ClassId, SlabId
@@ -48,8 +49,8 @@ class FirstFit:
         return slabs.lowest_partial(size_class)
 
 
-#: The placements a service offers by name.
-PLACEMENTS: dict[str, type[Affinity] | type[FirstFit]] = {
+#: The placements on offer by name.
+PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "affinity": Affinity,
     "first-fit": FirstFit,
 }

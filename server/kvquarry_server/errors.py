@@ -27,6 +27,7 @@ STATUS_OF: dict[Reason | ServiceReason, StatusCode] = {
     Reason.UNKNOWN_REQUEST: StatusCode.NOT_FOUND,
     Reason.DUPLICATE_REQUEST: StatusCode.ALREADY_EXISTS,
     Reason.UNKNOWN_GROUP: StatusCode.INVALID_ARGUMENT,
+    Reason.UNKNOWN_POLICY: StatusCode.INVALID_ARGUMENT,
     Reason.UNKNOWN_BLOCK: StatusCode.INVALID_ARGUMENT,
     Reason.NOT_GRANTED: StatusCode.FAILED_PRECONDITION,
     Reason.NOT_HELD: StatusCode.FAILED_PRECONDITION,

@@ -1,0 +1,126 @@
+"""What is evicted when memory is short: the policy that chooses among cached content.
+
+Whatever a policy chooses, the accounting stays right: rows go together, and a slab that somebody
+was promised is not offered. A policy only decides which content is missed least.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Protocol
+
+from kvquarry_core.ids import BlockId, ClassId, SlabId
+
+
+class CacheView(Protocol):
+    """Cached content as a policy sees it; nothing here changes anything.
+
+    Ages are stamps: whatever fell out of use later has the larger one.
+    """
+
+    @property
+    def now(self) -> int:
+        """The stamp given last."""
+        ...
+
+    def by_age(self, size_class: ClassId) -> Iterator[BlockId]:
+        """The cached blocks of a class, the one that was not used for the longest time first."""
+        ...
+
+    def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
+        """When a cached block fell out of use."""
+        ...
+
+    def idle_slabs(self, size_class: ClassId) -> Iterator[SlabId]:
+        """The slabs of a class that hold cached content alone, the longest idle first."""
+        ...
+
+    def idle_since(self, size_class: ClassId, slab: SlabId) -> int:
+        """When a slab fell idle: nothing in it was used since."""
+        ...
+
+    def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
+        """The cached blocks of a slab; O(blocks per slab)."""
+        ...
+
+    def saved_tokens_per_byte(self, size_class: ClassId, block: BlockId) -> float:
+        """Tokens that need not be computed while a cached block is there, by its size."""
+        ...
+
+
+class Eviction(Protocol):
+    """Chooses what goes. Called when no block is to be had otherwise."""
+
+    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
+        """The cached block of a class to evict next; its row goes with it. None for none."""
+        ...
+
+    def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
+        """What keeping a block is worth, to compare with :meth:`slab_worth`: the least goes."""
+        ...
+
+    def slab_worth(self, cache: CacheView, size_class: ClassId, slab: SlabId) -> float:
+        """What keeping all of an idle slab is worth."""
+        ...
+
+
+class Lru:
+    """What was not used for the longest time goes first."""
+
+    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
+        """See :meth:`Eviction.victim`."""
+        return next(cache.by_age(size_class), None)
+
+    def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
+        """See :meth:`Eviction.block_worth`."""
+        return cache.stamp_of(size_class, block)
+
+    def slab_worth(self, cache: CacheView, size_class: ClassId, slab: SlabId) -> float:
+        """See :meth:`Eviction.slab_worth`."""
+        return cache.idle_since(size_class, slab)
+
+
+class SlabAware(Lru):
+    """The longest idle slab goes first, block by block, so that victims together free it."""
+
+    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
+        """See :meth:`Eviction.victim`."""
+        slab = next(cache.idle_slabs(size_class), None)
+        if slab is None:
+            return super().victim(cache, size_class)
+        cached = cache.cached_in(size_class, slab)
+        return min(cached, key=lambda block: cache.stamp_of(size_class, block))
+
+
+class SavedWork(Lru):
+    """Recency and the work a block saves, by its size.
+
+    Among the oldest blocks the one goes whose loss costs least. A checkpoint deep in a long prompt
+    saves thousands of tokens, one at its head a few. Source: Marconi (arXiv 2411.19379), which
+    weighs recency against floating-point operations saved per byte; tokens stand for operations
+    here, since all blocks of a pool serve one model.
+    """
+
+    #: Blocks that are looked at; the rest are too young to go.
+    _NUM_CANDIDATES = 32
+    #: How much saved work counts beside recency; both run from 0 to 1 among the candidates.
+    _WEIGHT = 1.0
+
+    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
+        """See :meth:`Eviction.victim`."""
+        candidates = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
+        if not candidates:
+            return None
+        saved = [cache.saved_tokens_per_byte(size_class, block) for block in candidates]
+        most = max(saved) or 1.0
+        worths = [
+            age / len(candidates) + self._WEIGHT * saves / most for age, saves in enumerate(saved)
+        ]
+        return candidates[worths.index(min(worths))]
+
+
+#: The evictions on offer by name.
+EVICTIONS: dict[str, Callable[[], Eviction]] = {
+    "lru": Lru,
+    "slab-aware": SlabAware,
+    "saved-work": SavedWork,
+}
