@@ -11,16 +11,16 @@
                                                         forget
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvquarry_core.demand import Demand
-from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
+from kvquarry_core.errors import BrokenLaw
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
 from kvquarry_core.lru import RecencyList
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
-from kvquarry_core.prefix_index import Commitment, PrefixIndex, Row
+from kvquarry_core.prefix_index import Commitment, PrefixIndex
 from kvquarry_core.slabs import SlabMap
 
 
@@ -36,13 +36,13 @@ class BlockStore:
         self._observer = observer
         self._class_ids = [ClassId(index) for index in range(len(plan.classes))]
         self._clock = 0
-        self._refs = [array("i", [0]) * c.num_blocks for c in plan.classes]
-        # Who spent a block, plus 1, and for which group: the quick way to know that it is held.
-        self._spenders = [array("I", [0]) * c.num_blocks for c in plan.classes]
-        self._spent_for = [array("H", [0]) * c.num_blocks for c in plan.classes]
-        self._commitments: list[list[Commitment | None]] = [
-            [None] * c.num_blocks for c in plan.classes
-        ]
+        self._kinds_of_class: list[list[KindId]] = [[] for _ in plan.classes]
+        for kind in map(KindId, range(len(plan.kinds))):
+            self._kinds_of_class[plan.class_of_kind(kind)].append(kind)
+        # Lists: their items are read and written in a third of the time of an array's. They cost
+        # eight bytes each, since counts are small and the hashes are those of the index.
+        self._refs = [[0] * c.num_blocks for c in plan.classes]
+        self._hashes: list[list[BlockHash | None]] = [[None] * c.num_blocks for c in plan.classes]
         self._cached = [RecencyList(c.num_blocks) for c in plan.classes]
         # Slabs without a referenced block but with cached ones, by the time they fell idle.
         self._idle = [RecencyList(plan.num_slabs) for _ in plan.classes]
@@ -67,9 +67,20 @@ class BlockStore:
         per_slab = self.plan.classes[size_class].blocks_per_slab
         return self.num_own(size_class) + self.slabs.num_unassigned * per_slab
 
+    def is_hashed(self, size_class: ClassId, block: BlockId) -> bool:
+        """Whether a block is findable."""
+        return self._hashes[size_class][block] is not None
+
     def commitment(self, size_class: ClassId, block: BlockId) -> Commitment | None:
         """What a block is findable under, if anything."""
-        return self._commitments[size_class][block]
+        block_hash = self._hashes[size_class][block]
+        if block_hash is None:
+            return None
+        for kind in self._kinds_of_class[size_class]:
+            row = self.index.row_with(kind, block_hash, block)
+            if row is not None:
+                return Commitment(kind, block_hash, row)
+        raise BrokenLaw(f"block {block} of class {size_class} is hashed but not indexed")
 
     def cached_blocks(self, size_class: ClassId) -> Iterator[BlockId]:
         """The cached blocks of a class, the next victim first."""
@@ -81,45 +92,53 @@ class BlockStore:
 
     # References.
 
-    def touch(self, size_class: ClassId, block: BlockId) -> None:
-        """Reference a block that was found through its hash."""
-        if not self._refs[size_class][block]:
-            self._cached[size_class].remove(block)
-            self._mark_used(size_class, block)
-        self._refs[size_class][block] += 1
+    def touch(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Reference blocks that were found through their hashes."""
+        refs, cached = self._refs[size_class], []
+        for block in blocks:
+            count = refs[block]
+            refs[block] = count + 1
+            if not count:
+                cached.append(block)
+        self._cached[size_class].remove_all(cached)
+        for slab, num_blocks in self.slabs.count_by_slab(size_class, cached).items():
+            self.slabs.use(size_class, slab, num_blocks)
+            self._busy(size_class, slab)
 
-    def release(self, size_class: ClassId, block: BlockId) -> None:
-        """Give up one reference; the last one makes the block cached or free."""
-        refs = self._refs[size_class]
-        assert refs[block] > 0, f"block {block} of class {size_class} released once too often"
-        refs[block] -= 1
-        if refs[block]:
-            return
-        slab = self.slabs.slab_of(size_class, block)
-        self.slabs.unuse(size_class, slab)
-        if self._commitments[size_class][block] is None:
-            self._push_free(size_class, block)
-        else:
-            self._cached[size_class].push(block, self._tick())
-            self._settle_slab(size_class, slab)
+    def release(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Give up one reference to each; the last one makes a block cached or free."""
+        refs, hashes = self._refs[size_class], self._hashes[size_class]
+        falling: list[BlockId] = []
+        for block in blocks:
+            count = refs[block] - 1
+            assert count >= 0, f"block {block} of class {size_class} released once too often"
+            refs[block] = count
+            if count:
+                continue
+            if hashes[block] is not None:
+                falling.append(block)
+            else:
+                self._let_fall(size_class, falling)
+                falling.clear()
+                self.give_back(size_class, (block,))
+        self._let_fall(size_class, falling)
 
     # Hashes.
 
-    def commit(self, kind: KindId, block_hash: BlockHash, row: Row) -> Commitment:
-        """Make a referenced row findable."""
-        commitment = Commitment(kind, block_hash, row)
-        commitments = self._commitments[self.plan.class_of_kind(kind)]
-        for block in row:
-            commitments[block] = commitment
-        self.index.insert(commitment)
-        return commitment
+    def commit(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
+        """Make referenced rows, one after another in ``blocks``, findable."""
+        hash_of, width = self._hashes[self.plan.class_of_kind(kind)], len(self.plan.kinds[kind])
+        for member in range(width):
+            for block_hash, block in zip(hashes, blocks[member::width], strict=True):
+                hash_of[block] = block_hash
+        self.index.insert(kind, hashes, blocks)
 
     def forget(self, commitment: Commitment) -> None:
         """Drop a row's hash; its cached blocks become free. No member is left an orphan."""
         size_class = self.plan.class_of_kind(commitment.kind)
         self.index.remove(commitment)
         for block in commitment.row:
-            self._commitments[size_class][block] = None
+            self._hashes[size_class][block] = None
             if not self._refs[size_class][block]:
                 self._cached[size_class].remove(block)
                 self._push_free(size_class, block)
@@ -154,47 +173,38 @@ class BlockStore:
             self.slabs.carve(short)
             short = self._shortest(demand.now)
 
-    def grant(self, size_class: ClassId, near: SlabId | None, demand: Demand) -> BlockId:
-        """Take one block off the free ones; ``demand`` is what is still wanted and shrinks.
+    def grant(
+        self, size_class: ClassId, num_blocks: int, near: SlabId | None, demand: Demand
+    ) -> list[BlockId]:
+        """Take blocks off the free ones; ``demand`` is what is still wanted and shrinks.
 
         Never fails after :meth:`secure`, and what was promised beyond the demand still fits
         afterwards.
         """
-        slab = self._placement.choose(self.slabs, size_class, near)
-        if slab is None:
-            slab = self._make_room(size_class, demand)
-        block = self.slabs.pop_free(slab)
-        if slab in self._idle[size_class]:
-            self._idle[size_class].remove(slab)
-        demand.shrink(size_class)
-        return block
+        granted: list[BlockId] = []
+        while len(granted) < num_blocks:
+            slab = self._placement.choose(self.slabs, size_class, near)
+            if slab is None:
+                slab = self._make_room(size_class, demand)
+            blocks = self.slabs.pop_free(slab, num_blocks - len(granted))
+            self._busy(size_class, slab)
+            demand.shrink(size_class, len(blocks))
+            granted += blocks
+            near = slab
+        return granted
 
-    def spend(self, block: BlockId, handle: Handle, group: GroupId) -> None:
-        """A granted block becomes a request's own; whoever spends it zeroes it if it is dirty."""
-        size_class = self.plan.class_of_group[group]
-        self._refs[size_class][block] = 1
-        self._spenders[size_class][block] = handle + 1
-        self._spent_for[size_class][block] = group
-        self.slabs.clean(size_class, block)
+    def spend(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Granted blocks become a request's own; whoever spends them zeroes the dirty ones."""
+        refs = self._refs[size_class]
+        for block in blocks:
+            refs[block] = 1
+        self.slabs.clean(size_class, blocks)
 
-    def was_spent_by(self, block: BlockId, handle: Handle, group: GroupId) -> bool:
-        """Whether a request spent a block for a group, and has not dropped it since."""
-        size_class = self.plan.class_of_group[group]
-        return (
-            self._spenders[size_class][block] == handle + 1
-            and self._spent_for[size_class][block] == group
-        )
-
-    def drop(self, block: BlockId, group: GroupId) -> None:
-        """Whoever spent a block gives it up before its request is over."""
-        size_class = self.plan.class_of_group[group]
-        self._spenders[size_class][block] = 0
-        self.release(size_class, block)
-
-    def give_back(self, size_class: ClassId, block: BlockId) -> None:
-        """A granted block was not spent."""
-        self.slabs.unuse(size_class, self.slabs.slab_of(size_class, block))
-        self._push_free(size_class, block)
+    def give_back(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Granted blocks were not spent."""
+        for block in blocks:
+            self.slabs.unuse(size_class, self.slabs.slab_of(size_class, block), 1)
+            self._push_free(size_class, block)
 
     def _shortest(self, demand: Sequence[int]) -> ClassId | None:
         """A class that cannot serve its demand out of its own, if there is one."""
@@ -263,7 +273,7 @@ class BlockStore:
 
     def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
         """Free a cached block and its row; its slab, carved again if that emptied it."""
-        commitment = self._commitments[size_class][victim]
+        commitment = self.commitment(size_class, victim)
         assert commitment is not None, f"cached block {victim} of class {size_class} has no hash"
         self.num_evictions[size_class] += len(commitment.row)
         self.forget(commitment)
@@ -310,10 +320,20 @@ class BlockStore:
         assert owner is not None, f"slab {slab} belongs to nobody"
         per_slab = self.plan.classes[owner].blocks_per_slab
         for block in range(slab * per_slab, (slab + 1) * per_slab):
-            commitment = self._commitments[owner][block]
+            commitment = self.commitment(owner, BlockId(block))
             if commitment is not None:
                 self.num_evictions[owner] += len(commitment.row)
                 self.forget(commitment)
+
+    def _let_fall(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Nobody uses these hashed blocks any more: they are cached, in this order."""
+        self._cached[size_class].push_all(blocks, self._clock + 1)
+        self._clock += len(blocks)
+        # From the last block to the first: a slab falls idle with the last of its blocks.
+        counts = self.slabs.count_by_slab(size_class, blocks[::-1])
+        for slab, num_blocks in reversed(counts.items()):
+            self.slabs.unuse(size_class, slab, num_blocks)
+            self._settle_slab(size_class, slab)
 
     def _push_free(self, size_class: ClassId, block: BlockId) -> None:
         self._settle_slab(size_class, self.slabs.push_free(size_class, block))
@@ -330,9 +350,8 @@ class BlockStore:
         elif slab not in idle:
             idle.push(slab, self._tick())
 
-    def _mark_used(self, size_class: ClassId, block: BlockId) -> None:
-        slab = self.slabs.slab_of(size_class, block)
-        self.slabs.use(size_class, slab)
+    def _busy(self, size_class: ClassId, slab: SlabId) -> None:
+        """A block of a slab is in use: no other class can have it."""
         if slab in self._idle[size_class]:
             self._idle[size_class].remove(slab)
 
@@ -344,6 +363,5 @@ class BlockStore:
         """Slab 0 belongs to the smallest class for ever; the null blocks lie in it."""
         smallest = self._class_ids[0]
         slab = self.slabs.carve(smallest)
-        for _ in range(self.plan.num_reserved_blocks):
-            block = self.slabs.pop_free(slab)
+        for block in self.slabs.pop_free(slab, self.plan.num_reserved_blocks):
             self._refs[smallest][block] = 1

@@ -1,14 +1,14 @@
 """What a pool accepts: every argument is checked here before anything moves."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from itertools import repeat
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, ClassId, GroupId
 from kvquarry_core.lease import Lease
-from kvquarry_core.messages import AdmitRequest, AheadRequest
+from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows
 from kvquarry_core.plan import Plan
-from kvquarry_core.prefix_index import Row
 from kvquarry_core.requests import RequestRecord
 
 
@@ -77,32 +77,61 @@ def check_ahead(request: AheadRequest) -> None:
         )
 
 
-def check_commit(  # noqa: PLR0913, PLR0917 - a commit, and all it is checked against
-    store: BlockStore,
-    lease: Lease,
-    record: RequestRecord,
-    handle: Handle,
-    kind: KindId,
-    row: Row,
-) -> None:
+def check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> None:
     """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
-    plan = store.plan
-    if not 0 <= kind < len(plan.kinds) or len(row) != len(plan.kinds[kind]):
-        raise UsageError(Reason.UNKNOWN_GROUP, f"kind {kind} has no rows like {row}")
-    check_blocks(plan, plan.kinds[kind][0], row)
-    size_class = plan.class_of_kind(kind)
-    for group, block in zip(plan.kinds[kind], row, strict=True):
-        if block in lease.blocks[group]:
+    plan, kind = store.plan, rows.kind
+    if not 0 <= kind < len(plan.kinds):
+        raise UsageError(
+            Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(plan.kinds) - 1}, not {kind}"
+        )
+    members = plan.kinds[kind]
+    if len(rows.blocks) != len(rows.hashes) * len(members):
+        raise UsageError(
+            Reason.UNKNOWN_GROUP,
+            f"{len(rows.hashes)} rows of kind {kind} have not {len(rows.blocks)} blocks",
+        )
+    for member, group in enumerate(members):
+        column = list(rows.blocks[member :: len(members)])
+        if record.place_of(group, column) is None:
+            check_blocks(plan, group, column)
+            _check_each(store, group, column, leased=lease.blocks[group], held=record.held[group])
+
+
+def _check_each(
+    store: BlockStore,
+    group: GroupId,
+    column: Sequence[BlockId],
+    *,
+    leased: Container[BlockId],
+    held: Container[BlockId],
+) -> None:
+    """The slow way, for blocks that do not stand together among those a request may commit."""
+    size_class = store.plan.class_of_group[group]
+    for block in column:
+        if block in leased:
             continue
-        if not store.was_spent_by(block, handle, group) and block not in record.held[group]:
+        if block not in held:
             raise UsageError(
-                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+                Reason.NOT_HELD, f"the request does not hold block {block} in group {group}"
             )
         if store.num_references(size_class, block) != 1:
             raise UsageError(
                 Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
             )
-        if store.commitment(size_class, block) is not None:
+        if store.is_hashed(size_class, block):
             raise UsageError(
                 Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
+            )
+
+
+def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
+    """What is committed together must not name a block twice."""
+    seen: set[tuple[ClassId, BlockId]] = set()
+    for rows in commits:
+        size_class = plan.class_of_kind(rows.kind)
+        expected = len(seen) + len(rows.blocks)
+        seen.update(zip(repeat(size_class), rows.blocks))
+        if len(seen) != expected:
+            raise UsageError(
+                Reason.ALREADY_COMMITTED, f"a block of kind {rows.kind} is committed twice"
             )

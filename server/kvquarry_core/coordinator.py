@@ -75,4 +75,4 @@ class Coordinator:
 def shorten(hit: KindHit, max_tokens: int, block_tokens: int) -> KindHit:
     """The part of a downward-closed hit that lies within ``max_tokens``; no lookup needed."""
     num_tokens = min(hit.num_tokens, max_tokens)
-    return KindHit(num_tokens, hit.commitments[: num_tokens // block_tokens])
+    return KindHit(num_tokens, hit.rows[: num_tokens // block_tokens])

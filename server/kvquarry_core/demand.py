@@ -18,7 +18,7 @@ class Demand:
     now: list[int]
     promised: list[int]
 
-    def shrink(self, size_class: ClassId) -> None:
-        """One block was handed out."""
-        self.now[size_class] -= 1
-        self.promised[size_class] -= 1
+    def shrink(self, size_class: ClassId, num_blocks: int) -> None:
+        """So many blocks were handed out."""
+        self.now[size_class] -= num_blocks
+        self.promised[size_class] -= num_blocks

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.errors import PlanError, Reason
-from kvquarry_core.ids import BlockHash, KindId
+from kvquarry_core.ids import BlockHash, BlockId, KindId
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.prefix_index import PrefixIndex
 
 
 class Hashes:
@@ -30,6 +30,11 @@ class Hashes:
     def __getitem__(self, block_index: int) -> BlockHash:
         return self._hashes[(block_index + 1) * self._hashes_per_block - 1]
 
+    def leading(self, num_blocks: int) -> Sequence[BlockHash]:
+        """Those of the first blocks, as many as there are."""
+        units = self._hashes_per_block
+        return self._hashes[units - 1 : num_blocks * units : units]
+
 
 @dataclass(frozen=True, slots=True)
 class KindHit:
@@ -37,12 +42,12 @@ class KindHit:
 
     Attributes:
         num_tokens: Length of the prefix, a multiple of the kind's block size.
-        commitments: The rows to reference: all blocks of the prefix for attention, only the
-            last one for states.
+        rows: The rows to reference, each named by its first block: all of the prefix for
+            attention, only the last one for states.
     """
 
     num_tokens: int
-    commitments: tuple[Commitment, ...]
+    rows: Sequence[BlockId]
 
 
 NO_HIT = KindHit(0, ())
@@ -78,13 +83,8 @@ class FullAttention:
         self, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
     ) -> KindHit:
         """From left to right: after the first block that is missing nothing is usable."""
-        commitments = []
-        for position in range(min(max_tokens // self.block_tokens, len(hashes))):
-            found = index.find(kind, hashes[position])
-            if found is None:
-                break
-            commitments.append(found)
-        return KindHit(len(commitments) * self.block_tokens, tuple(commitments))
+        rows = index.find_leading(kind, hashes.leading(max_tokens // self.block_tokens))
+        return KindHit(len(rows) * self.block_tokens, rows)
 
 
 class RecurrentState:

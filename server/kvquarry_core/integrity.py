@@ -20,6 +20,7 @@ def check_integrity(pool: Pool) -> None:
         references, granted = _claims(pool, size_class)
         _check_references(pool, size_class, references)
         _check_every_block_is_one_thing(pool, size_class, references, granted)
+    _check_what_may_be_committed(pool)
     _check_slabs(pool)
     _check_no_byte_has_two_owners(pool)
     _check_index(pool)
@@ -76,6 +77,16 @@ def _check_every_block_is_one_thing(
         raise BrokenLaw(f"class {size_class} counts {pool.num_granted[size_class]} granted blocks")
 
 
+def _check_what_may_be_committed(pool: Pool) -> None:
+    """What a record says is the request's alone has one reference and no hash."""
+    for handle, record in pool.requests.items():
+        for group, size_class in enumerate(pool.plan.class_of_group):
+            for block in record.held[group][record.settled[group] :]:
+                references = pool.store.num_references(size_class, block)
+                if references != 1 or pool.store.is_hashed(size_class, block):
+                    raise BrokenLaw(f"block {block} in group {group} is not {handle}'s to commit")
+
+
 def _check_slabs(pool: Pool) -> None:
     """carved + unassigned = all; a slab is idle iff it holds cached blocks and none in use."""
     slabs = pool.store.slabs
@@ -121,13 +132,13 @@ def _check_index(pool: Pool) -> None:
         size_class = pool.plan.class_of_kind(KindId(number))
         for commitment in pool.store.index.commitments(KindId(number)):
             for block in commitment.row:
-                if pool.store.commitment(size_class, block) is not commitment:
+                if pool.store.commitment(size_class, block) != commitment:
                     raise BrokenLaw(f"block {block} of class {size_class} is an orphan of its row")
                 indexed.add((size_class, block))
     for number, geometry in enumerate(pool.plan.classes):
         for index in range(geometry.num_blocks):
             key = (ClassId(number), BlockId(index))
-            if (pool.store.commitment(*key) is not None) != (key in indexed):
+            if pool.store.is_hashed(*key) != (key in indexed):
                 raise BrokenLaw(f"block {index} of class {number} is hashed but not indexed")
         cached = set(pool.store.cached_blocks(ClassId(number)))
         if not cached <= {block for size_class, block in indexed if size_class == number}:

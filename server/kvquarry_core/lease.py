@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.ids import BlockId, GroupId
 from kvquarry_core.plan import Plan
 
 
@@ -26,10 +26,10 @@ class Lease:
         """Blocks were granted to the client as a whole."""
         self.blocks[group].update(blocks)
 
-    def hand_over(self, group: GroupId, block: BlockId, handle: Handle) -> None:
-        """A leased block becomes a request's own."""
-        self.blocks[group].remove(block)
-        self._store.spend(block, handle, group)
+    def hand_over(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Leased blocks become a request's own."""
+        self.blocks[group].difference_update(blocks)
+        self._store.spend(self._plan.class_of_group[group], blocks)
 
     def check(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Raise unless all of these are leased, and each is named once."""
@@ -46,5 +46,4 @@ class Lease:
         """
         self.check(group, blocks)
         self.blocks[group].difference_update(blocks)
-        for block in blocks:
-            self._store.give_back(self._plan.class_of_group[group], block)
+        self._store.give_back(self._plan.class_of_group[group], blocks)

@@ -1,7 +1,7 @@
 """A recency list over small ints in flat arrays: 16 bytes per member, no objects."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _ABSENT = -1
 
@@ -36,20 +36,34 @@ class RecencyList:
 
     def push(self, member: int, stamp: int) -> None:
         """Make ``member`` the newest."""
-        assert member not in self, f"{member} is in the list already"
-        newest = self._older[self._end]
-        self._older[member], self._newer[member] = newest, self._end
-        self._newer[newest] = self._older[self._end] = member
-        self._stamp[member] = stamp
-        self._length += 1
+        self.push_all((member,), stamp)
+
+    def push_all(self, members: Sequence[int], first_stamp: int) -> None:
+        """Make ``members`` the newest, one after the other, with stamps that count up."""
+        older, newer, stamps, newest = self._older, self._newer, self._stamp, self._older[self._end]
+        for stamp, member in enumerate(members, first_stamp):
+            assert newer[member] == _ABSENT, f"{member} is in the list already"
+            older[member] = newest
+            newer[newest] = member
+            newer[member] = self._end
+            stamps[member] = stamp
+            newest = member
+        older[self._end] = newest
+        self._length += len(members)
 
     def remove(self, member: int) -> None:
         """Take ``member`` out, wherever it stands."""
-        assert member in self, f"{member} is not in the list"
-        older, newer = self._older[member], self._newer[member]
-        self._newer[older], self._older[newer] = newer, older
-        self._older[member] = self._newer[member] = _ABSENT
-        self._length -= 1
+        self.remove_all((member,))
+
+    def remove_all(self, members: Sequence[int]) -> None:
+        """Take ``members`` out, wherever they stand."""
+        older, newer = self._older, self._newer
+        for member in members:
+            after, before = newer[member], older[member]
+            assert after != _ABSENT, f"{member} is not in the list"
+            newer[before], older[after] = after, before
+            newer[member] = _ABSENT
+        self._length -= len(members)
 
     def oldest(self) -> int | None:
         """The member pushed first, or None when the list is empty."""

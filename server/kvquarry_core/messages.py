@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from kvquarry_core.ids import BlockHash, BlockId, Handle
+from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,23 @@ class AheadRequest:
 
     handles: Sequence[Handle]
     num_blocks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class FullRows:
+    """Rows of one request and one kind that became full.
+
+    Attributes:
+        handle: The request.
+        kind: The kind.
+        hashes: What each row holds.
+        blocks: The rows one after another, each with one block per group of the kind.
+    """
+
+    handle: Handle
+    kind: KindId
+    hashes: Sequence[BlockHash]
+    blocks: Sequence[BlockId]
 
 
 #: What has to be answered.

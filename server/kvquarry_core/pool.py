@@ -32,6 +32,7 @@ from kvquarry_core.messages import (
     AheadRequest,
     Answer,
     Ask,
+    FullRows,
     Grant,
     GrowRequest,
     LeaseRequest,
@@ -42,7 +43,7 @@ from kvquarry_core.messages import (
 from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import GroupKind, Plan
-from kvquarry_core.prefix_index import Commitment, Row
+from kvquarry_core.prefix_index import Row
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
 
@@ -68,7 +69,12 @@ class Pool:
         self._coordinator = Coordinator(plan)
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
-        self._states_of_this_step: set[Commitment] = set()
+        # By kind, named by their first blocks.
+        self._states_of_this_step: list[set[BlockId]] = [set() for _ in plan.kinds]
+        # The largest blocks first.
+        self._grant_order = sorted(
+            map(GroupId, range(len(plan.groups))), key=lambda group: -plan.class_of_group[group]
+        )
 
     # A request's life.
 
@@ -153,8 +159,7 @@ class Pool:
         size_class = self.plan.class_of_group[group]
         taken = granted[:num_blocks]
         del granted[:num_blocks]
-        for block in taken:
-            self.store.spend(block, handle, group)
+        self.store.spend(size_class, taken)
         record.held[group] += taken
         self.num_granted[size_class] -= num_blocks
         if taken:
@@ -167,27 +172,26 @@ class Pool:
         for size_class, granted in zip(self.plan.class_of_group, record.granted, strict=True):
             self.num_granted[size_class] -= len(granted)
             self._owe(record, size_class, len(granted))
-            while granted:
-                self.store.give_back(size_class, granted.pop())
+            self.store.give_back(size_class, reversed(granted))
+            granted.clear()
 
     def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
-        """A row is full and will hold the content its hash names once its step has run.
+        """Commit one row, see :meth:`commit_rows`."""
+        self.commit_rows([FullRows(handle, kind, (block_hash,), row)])
+
+    def commit_rows(self, commits: Sequence[FullRows]) -> None:
+        """Rows are full and will hold the content their hashes name once their step has run.
 
         Attention rows can be hit at once: whoever hits them reads them in the same step or
         later, after they were written. States can be hit from the next step on.
         """
-        record = self._record(handle)
-        checks.check_commit(self.store, self.lease, record, handle, kind, row)
-        for group, block in zip(self.plan.kinds[kind], row, strict=True):
-            if block in self.lease.blocks[group]:
-                self.lease.hand_over(group, block, handle)
-                record.held[group].append(block)
-                self.num_granted[self.plan.class_of_group[group]] -= 1
-        commitment = self.store.commit(kind, block_hash, row)
-        self.totals.commits += 1
-        self._count_lookup(record)
-        if self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE:
-            self._states_of_this_step.add(commitment)
+        records = [self._record(rows.handle) for rows in commits]
+        for record, rows in zip(records, commits, strict=True):
+            checks.check_commit(self.store, self.lease, record, rows)
+        checks.check_no_block_twice(self.plan, commits)
+        for record, rows in zip(records, commits, strict=True):
+            self._commit(record, rows)
+            self._count_lookup(record)
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """The request no longer needs one of its blocks."""
@@ -198,8 +202,10 @@ class Pool:
             raise UsageError(
                 Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
             )
-        held.remove(block)
-        self.store.drop(block, group)
+        place = held.index(block)
+        del held[place]
+        record.settled[group] -= place < record.settled[group]
+        self.store.release(self.plan.class_of_group[group], (block,))
 
     def free(self, handle: Handle) -> None:
         """The request is over. Its tail is released before its head, so it is evicted first."""
@@ -208,8 +214,7 @@ class Pool:
         for size_class, owed in enumerate(record.owed):
             self._owe(record, ClassId(size_class), -max(owed, 0))
         for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
-            for block in reversed(held):
-                self.store.release(size_class, block)
+            self.store.release(size_class, reversed(held))
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Take leased blocks back from the client."""
@@ -219,7 +224,8 @@ class Pool:
 
     def begin_step(self) -> None:
         """A new step starts: states committed in the last one may be hit."""
-        self._states_of_this_step.clear()
+        for young in self._states_of_this_step:
+            young.clear()
 
     # The cache as a whole.
 
@@ -239,8 +245,32 @@ class Pool:
         for index in range(len(self.plan.kinds)):
             for commitment in self.store.index.commitments(KindId(index)):
                 self.store.forget(commitment)
-        self._states_of_this_step.clear()
+        self.begin_step()
         return True
+
+    # Commits.
+
+    def _commit(self, record: RequestRecord, rows: FullRows) -> None:
+        """What was checked happens."""
+        members = self.plan.kinds[rows.kind]
+        for member, group in enumerate(members):
+            column = list(rows.blocks[member :: len(members)])
+            place = record.place_of(group, column)
+            if place is None:
+                self._take_over(record, group, column)
+                place = len(record.held[group]) - len(column)
+            record.settled[group] = place + len(column)
+        self.store.commit(rows.kind, rows.hashes, rows.blocks)
+        self.totals.commits += len(rows.hashes)
+        if self.plan.spec_of_kind(rows.kind).kind is GroupKind.RECURRENT_STATE:
+            self._states_of_this_step[rows.kind].update(rows.blocks[:: len(members)])
+
+    def _take_over(self, record: RequestRecord, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Those of ``blocks`` that were leased become the request's own."""
+        leased = [block for block in blocks if block in self.lease.blocks[group]]
+        self.lease.hand_over(group, leased)
+        record.held[group] += leased
+        self.num_granted[self.plan.class_of_group[group]] -= len(leased)
 
     # Admission, step by step.
 
@@ -256,8 +286,8 @@ class Pool:
 
     def _admit_on(self, hit: Hit, request: AdmitRequest) -> Admission | Refusal:
         """Admit a request that builds on a hit, or say why not."""
-        for kind_hit in hit.kinds:
-            if not self._states_of_this_step.isdisjoint(kind_hit.commitments):
+        for young, kind_hit in zip(self._states_of_this_step, hit.kinds, strict=True):
+            if young and not young.isdisjoint(kind_hit.rows):
                 return Refusal(RefusalCause.SAME_STEP, hit.num_tokens, hit.longest_tokens)
         touched = self._sizing.touched(hit)
         if request.must_fit_tokens:
@@ -295,15 +325,15 @@ class Pool:
     def _touch(self, hit: Hit) -> RequestRecord:
         """A record that references a hit."""
         record = self._new_record()
-        for members, kind_hit in zip(self.plan.kinds, hit.kinds, strict=True):
-            size_class = self.plan.class_of_group[members[0]]
-            for commitment in kind_hit.commitments:
-                for group, block in zip(members, commitment.row, strict=True):
-                    self.store.touch(size_class, block)
-                    record.held[group].append(block)
-            if kind_hit.commitments:
-                last = kind_hit.commitments[-1].row[-1]
-                record.last_slab[size_class] = self.store.slabs.slab_of(size_class, last)
+        for index, kind_hit in enumerate(hit.kinds):
+            kind = KindId(index)
+            size_class = self.plan.class_of_kind(kind)
+            columns = self.store.index.columns(kind, kind_hit.rows)
+            for group, column in zip(self.plan.kinds[kind], columns, strict=False):
+                self.store.touch(size_class, column)
+                record.held[group] += column
+                record.settled[group] = len(column)
+                record.last_slab[size_class] = self.store.slabs.slab_of(size_class, column[-1])
         return record
 
     def _grant(self, record: RequestRecord, wanted: Sequence[int]) -> Grant:
@@ -312,17 +342,23 @@ class Pool:
         self.store.secure(demand)
         blocks: list[list[BlockId]] = [[] for _ in wanted]
         dirty: list[list[BlockId]] = [[] for _ in wanted]
-        for group in sorted(range(len(wanted)), key=lambda g: -self.plan.class_of_group[g]):
-            size_class = self.plan.class_of_group[group]
-            for _ in range(wanted[group]):
-                block = self.store.grant(size_class, record.last_slab.get(size_class), demand)
-                record.last_slab[size_class] = self.store.slabs.slab_of(size_class, block)
-                blocks[group].append(block)
-            is_dirty = self.store.slabs.is_dirty
-            dirty[group] = [block for block in blocks[group] if is_dirty(size_class, block)]
-            record.granted[group] += blocks[group]
-            self.num_granted[size_class] += wanted[group]
+        for group in self._grant_order:
+            if wanted[group]:
+                blocks[group] = self._grant_group(record, group, wanted[group], demand)
+                size_class = self.plan.class_of_group[group]
+                dirty[group] = self.store.slabs.dirty_among(size_class, blocks[group])
         return Grant(tuple(blocks), tuple(dirty))
+
+    def _grant_group(
+        self, record: RequestRecord, group: GroupId, num_blocks: int, demand: Demand
+    ) -> list[BlockId]:
+        size_class = self.plan.class_of_group[group]
+        near = record.last_slab.get(size_class)
+        blocks = self.store.grant(size_class, num_blocks, near, demand)
+        record.last_slab[size_class] = self.store.slabs.slab_of(size_class, blocks[-1])
+        record.granted[group] += blocks
+        self.num_granted[size_class] += num_blocks
+        return blocks
 
     def _demand(self, record: RequestRecord, wanted: list[int]) -> Demand:
         """What a grant hands out, and what else has to fit afterwards, where that fits now."""

@@ -1,9 +1,12 @@
 """(kind, block hash) to the blocks that hold that content.
 
-Groups of one kind commit together, so an entry names one block per member group: its *row*.
-Two requests may compute the same block at the same time; both are kept, the older is found.
+Groups of one kind commit together, so an entry names one block per member group: its *row*. An
+entry is the row's first block, a mere int, since there may be a million of them; rows of more than
+one block are kept beside. Two requests may compute the same block at the same time; both rows are
+kept, the older is found.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockHash, BlockId, KindId
@@ -12,9 +15,9 @@ from kvquarry_core.ids import BlockHash, BlockId, KindId
 Row = tuple[BlockId, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Commitment:
-    """A findable row: what its blocks hold. Shared by all blocks of the row."""
+    """A findable row: what its blocks hold. Made where somebody wants to see one."""
 
     kind: KindId
     block_hash: BlockHash
@@ -22,39 +25,93 @@ class Commitment:
 
 
 class PrefixIndex:
-    """What content is where, for every kind of one pool."""
+    """What content is where, for every kind of one pool.
+
+    No two rows of a kind have a block in common, so a row is named by its first block.
+    """
 
     def __init__(self, num_kinds: int) -> None:
-        self._found: list[dict[BlockHash, Commitment]] = [{} for _ in range(num_kinds)]
+        self._found: list[dict[BlockHash, BlockId]] = [{} for _ in range(num_kinds)]
+        # Rows of more than one block, by their first.
+        self._rows: list[dict[BlockId, Row]] = [{} for _ in range(num_kinds)]
         # A second row for one hash is rare: kept aside, so that an entry costs one reference.
-        self._twins: dict[tuple[KindId, BlockHash], list[Commitment]] = {}
+        self._twins: dict[tuple[KindId, BlockHash], list[BlockId]] = {}
 
-    def find(self, kind: KindId, block_hash: BlockHash) -> Commitment | None:
-        """The oldest row that holds the content, or None."""
+    def find(self, kind: KindId, block_hash: BlockHash) -> BlockId | None:
+        """The first block of the oldest row that holds the content, or None."""
         return self._found[kind].get(block_hash)
 
-    def insert(self, commitment: Commitment) -> None:
-        """Make a row findable; one that was there before stays the one found."""
-        first = self._found[commitment.kind].setdefault(commitment.block_hash, commitment)
-        if first is not commitment:
-            key = (commitment.kind, commitment.block_hash)
-            self._twins.setdefault(key, []).append(commitment)
+    def find_leading(self, kind: KindId, hashes: Sequence[BlockHash]) -> list[BlockId]:
+        """The same for each hash, up to the first one whose content is nowhere."""
+        find = self._found[kind].get
+        firsts = []
+        for block_hash in hashes:
+            first = find(block_hash)
+            if first is None:
+                break
+            firsts.append(first)
+        return firsts
+
+    def row(self, kind: KindId, first: BlockId) -> Row:
+        """The whole row that begins with a block."""
+        return self._rows[kind].get(first) or (first,)
+
+    def columns(self, kind: KindId, firsts: Sequence[BlockId]) -> Iterable[Sequence[BlockId]]:
+        """Rows, named by their first blocks, as one column per group; none where there are none."""
+        if not self._rows[kind]:
+            return (firsts,) if firsts else ()
+        return zip(*(self.row(kind, first) for first in firsts), strict=True)
+
+    def row_with(self, kind: KindId, block_hash: BlockHash, block: BlockId) -> Row | None:
+        """The row that holds some content and has a block among its own, or None."""
+        first = self._found[kind].get(block_hash)
+        if first is None:
+            return None
+        for one in (first, *self._twins.get((kind, block_hash), ())):
+            row = self.row(kind, one)
+            if block in row:
+                return row
+        return None
+
+    def insert(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
+        """Make rows findable; one that was there before stays the one found.
+
+        Args:
+            kind: Whose rows they are.
+            hashes: One per row.
+            blocks: The rows one after another.
+        """
+        found, firsts = self._found[kind], blocks
+        if len(blocks) > len(hashes):
+            width = len(blocks) // len(hashes)
+            firsts = blocks[::width]
+            for start, first in zip(range(0, len(blocks), width), firsts, strict=True):
+                self._rows[kind][first] = tuple(blocks[start : start + width])
+        for block_hash, first in zip(hashes, firsts, strict=True):
+            if found.setdefault(block_hash, first) != first:
+                self._twins.setdefault((kind, block_hash), []).append(first)
 
     def remove(self, commitment: Commitment) -> None:
         """Forget one row; an equal one that was kept aside takes its place."""
-        key = (commitment.kind, commitment.block_hash)
+        first, key = commitment.row[0], (commitment.kind, commitment.block_hash)
         found, twins = self._found[commitment.kind], self._twins.get(key)
-        if found[commitment.block_hash] is not commitment:
+        if found[commitment.block_hash] != first:
             assert twins is not None, f"{commitment} is not indexed"
-            twins.remove(commitment)
+            twins.remove(first)
         elif twins:
             found[commitment.block_hash] = twins.pop(0)
         else:
             del found[commitment.block_hash]
         if twins is not None and not twins:
             del self._twins[key]
+        self._rows[commitment.kind].pop(first, None)
 
     def commitments(self, kind: KindId) -> list[Commitment]:
         """Every entry of a kind, for audits."""
-        found = list(self._found[kind].values())
-        return found + [one for (k, _), twins in self._twins.items() if k == kind for one in twins]
+        entries = list(self._found[kind].items())
+        for (owner, block_hash), twins in self._twins.items():
+            if owner == kind:
+                entries += [(block_hash, first) for first in twins]
+        return [
+            Commitment(kind, block_hash, self.row(kind, first)) for block_hash, first in entries
+        ]

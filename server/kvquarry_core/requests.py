@@ -1,8 +1,9 @@
 """What one request holds in the pool."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kvquarry_core.ids import BlockId, SlabId
+from kvquarry_core.ids import BlockId, GroupId, SlabId
 
 
 @dataclass(slots=True)
@@ -11,7 +12,9 @@ class RequestRecord:
 
     Attributes:
         held: Per group, in the order of their positions; each is one reference.
-        granted: Per group, the next one to spend last.
+        granted: Per group, the next one to spend first.
+        settled: Per group, the place in ``held`` from which on the blocks are the request's alone
+            and carry no hash: those it may commit.
         owed: Per size class, blocks promised at admission and not granted yet; below 0 for a
             request that was granted more.
         last_slab: Per size class, where the request took its last block from.
@@ -22,6 +25,7 @@ class RequestRecord:
     held: list[list[BlockId]]
     granted: list[list[BlockId]]
     owed: list[int]
+    settled: list[int]
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0
@@ -31,4 +35,14 @@ class RequestRecord:
         """A request that holds nothing."""
         held: list[list[BlockId]] = [[] for _ in range(num_groups)]
         granted: list[list[BlockId]] = [[] for _ in range(num_groups)]
-        return cls(held, granted, [0] * num_classes)
+        return cls(held, granted, [0] * num_classes, [0] * num_groups)
+
+    def place_of(self, group: GroupId, blocks: Sequence[BlockId]) -> int | None:
+        """Where ``blocks`` stand, one after the other, among those that may be committed."""
+        held, start = self.held[group], self.settled[group]
+        if blocks and blocks[0] not in held[start : start + 1]:
+            try:
+                start = held.index(blocks[0], start)
+            except ValueError:
+                return None
+        return start if held[start : start + len(blocks)] == blocks else None

@@ -22,6 +22,7 @@ class Sizing:
         self._plan = plan
         self._store = store
         self._rules = coordinator.rules
+        self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         #: A demand for nothing.
         self.nothing = (0,) * len(plan.classes)
         self._is_leasable = [
@@ -65,10 +66,10 @@ class Sizing:
     def touched(self, hit: Hit) -> list[set[BlockId]]:
         """The blocks a hit will reference, by size class."""
         touched: list[set[BlockId]] = [set() for _ in self._plan.classes]
-        for index, kind_hit in enumerate(hit.kinds):
-            blocks = touched[self._plan.class_of_kind(KindId(index))]
-            for commitment in kind_hit.commitments:
-                blocks.update(commitment.row)
+        for kind, kind_hit in zip(self._kind_ids, hit.kinds, strict=True):
+            blocks = touched[self._plan.class_of_kind(kind)]
+            for column in self._store.index.columns(kind, kind_hit.rows):
+                blocks.update(column)
         return touched
 
     def whole_sequence(self, request: AdmitRequest, hit_tokens: int) -> list[int]:

@@ -11,6 +11,11 @@ is what another class can have.
 
 import heapq
 from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import compress, repeat
+from operator import floordiv
+from typing import cast
 
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.plan import Plan
@@ -71,6 +76,13 @@ class SlabMap:
     def slab_of(self, size_class: ClassId, block: BlockId) -> SlabId:
         """The slab a block lies in."""
         return SlabId(block // self._blocks_per_slab[size_class])
+
+    def count_by_slab(self, size_class: ClassId, blocks: Sequence[BlockId]) -> dict[SlabId, int]:
+        """How many of ``blocks`` lie in each slab, in the order in which the slabs appear."""
+        if len(self._owner) == 1:
+            return {SlabId(0): len(blocks)} if blocks else {}
+        slabs = map(floordiv, blocks, repeat(self._blocks_per_slab[size_class]))
+        return cast("dict[SlabId, int]", Counter(slabs))
 
     def partial(self, size_class: ClassId) -> dict[SlabId, None]:
         """The class's slabs in use with a free block, as an ordered set; not to be changed."""
@@ -137,39 +149,42 @@ class SlabMap:
         """Whether a carved slab has only free blocks."""
         return self._num_free[slab] == self._blocks_per_slab[self._owner[slab]]
 
-    def use(self, size_class: ClassId, slab: SlabId) -> None:
-        """One more block of a slab is in use."""
-        self._num_used[slab] += 1
+    def use(self, size_class: ClassId, slab: SlabId, num_blocks: int) -> None:
+        """So many more blocks of a slab are in use."""
+        self._num_used[slab] += num_blocks
         if slab in self._partial_idle[size_class]:
             del self._partial_idle[size_class][slab]
             self._add_partial(size_class, slab)
 
-    def unuse(self, size_class: ClassId, slab: SlabId) -> None:
-        """One block less of a slab is in use."""
-        self._num_used[slab] -= 1
+    def unuse(self, size_class: ClassId, slab: SlabId, num_blocks: int) -> None:
+        """So many blocks less of a slab are in use."""
+        self._num_used[slab] -= num_blocks
         if not self._num_used[slab] and self._num_free[slab]:
             del self._partial[size_class][slab]
             self._partial_idle[size_class][slab] = None
 
-    def pop_free(self, slab: SlabId) -> BlockId:
-        """Take a free block out of a slab that has one; the last one freed comes first.
+    def pop_free(self, slab: SlabId, most: int) -> list[BlockId]:
+        """Take up to ``most`` free blocks out of a slab that has some; the last freed come first.
 
-        From then on the block is in use.
+        From then on the blocks are in use.
         """
         owner = ClassId(self._owner[slab])
-        self.use(owner, slab)
-        block = self._free_head[slab]
-        if block != _NONE:
-            self._free_head[slab] = self._next_free[owner][block]
-        else:
-            num_blocks = self._blocks_per_slab[owner]
-            block = slab * num_blocks + num_blocks - self._num_fresh[slab]
-            self._num_fresh[slab] -= 1
-        self._num_free[slab] -= 1
-        self._num_free_of_class[owner] -= 1
+        blocks, next_free, block = list[int](), self._next_free[owner], self._free_head[slab]
+        while block != _NONE and len(blocks) < most:
+            blocks.append(block)
+            block = next_free[block]
+        self._free_head[slab] = block
+        num_fresh = min(most - len(blocks), self._num_fresh[slab])
+        if num_fresh:
+            first = (slab + 1) * self._blocks_per_slab[owner] - self._num_fresh[slab]
+            blocks += range(first, first + num_fresh)
+            self._num_fresh[slab] -= num_fresh
+        self.use(owner, slab, len(blocks))
+        self._num_free[slab] -= len(blocks)
+        self._num_free_of_class[owner] -= len(blocks)
         if not self._num_free[slab]:
             del self._partial[owner][slab]
-        return BlockId(block)
+        return cast("list[BlockId]", blocks)
 
     def push_free(self, size_class: ClassId, block: BlockId) -> SlabId:
         """Put a block back into its slab's free list and say which slab that is."""
@@ -193,9 +208,15 @@ class SlabMap:
         """Whether the block's bytes were last of another class (or of nobody)."""
         return self._dirty[size_class][block] != 0
 
-    def clean(self, size_class: ClassId, block: BlockId) -> None:
-        """The block was handed to somebody who zeroes or overwrites it."""
-        self._dirty[size_class][block] = 0
+    def dirty_among(self, size_class: ClassId, blocks: Sequence[BlockId]) -> list[BlockId]:
+        """Those of ``blocks`` that are dirty, in their order."""
+        return list(compress(blocks, map(self._dirty[size_class].__getitem__, blocks)))
+
+    def clean(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """The blocks were handed to somebody who zeroes or overwrites them."""
+        dirty = self._dirty[size_class]
+        for block in blocks:
+            dirty[block] = 0
 
     def free_blocks(self, slab: SlabId) -> list[BlockId]:
         """Every free block of a carved slab, for audits; O(blocks per slab)."""

@@ -6,14 +6,14 @@ are checked, against the pool and against each other, before the first is applie
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from kvquarry_core import checks
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, ClassId, GroupId, Handle
-from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, GrowRequest, LeaseRequest
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Row
 from kvquarry_core.requests import RequestRecord
 from kvquarry_server.operations import (
     BeginStep,
@@ -115,37 +115,26 @@ def _give_back(pool: Pool, give_back: GiveBack) -> None:
 
 def _commit(pool: Pool, commit: Commit) -> None:
     _check_columns(commit.handles, commit.kinds, commit.hashes)
-    rows = list(_rows(pool, commit))
-    seen: set[tuple[ClassId, BlockId]] = set()
-    for handle, kind, row in zip(commit.handles, commit.kinds, rows, strict=True):
-        checks.check_commit(pool.store, pool.lease, _record(pool, handle), handle, kind, row)
-        size_class = pool.plan.class_of_kind(kind)
-        for block in row:
-            if (size_class, block) in seen:
-                raise UsageError(
-                    Reason.ALREADY_COMMITTED, f"block {block} of kind {kind} is committed twice"
-                )
-            seen.add((size_class, block))
-    columns = zip(commit.handles, commit.kinds, commit.hashes, rows, strict=True)
-    for handle, kind, block_hash, row in columns:
-        pool.commit(handle, kind, block_hash, row)
+    pool.commit_rows(list(_full_rows(pool, commit)))
 
 
-def _rows(pool: Pool, commit: Commit) -> Iterator[Row]:
-    """Cut the column of blocks into rows, as wide as their kinds have groups."""
-    start = 0
-    for kind in commit.kinds:
+def _full_rows(pool: Pool, commit: Commit) -> Iterator[FullRows]:
+    """Cut the columns where request or kind change; rows are as wide as their kind has groups."""
+    first_row = first_block = 0
+    for (handle, kind), rows in groupby(zip(commit.handles, commit.kinds, strict=True)):
         if not 0 <= kind < len(pool.plan.kinds):
             raise UsageError(
                 Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(pool.plan.kinds) - 1}, not {kind}"
             )
-        end = start + len(pool.plan.kinds[kind])
-        yield tuple(commit.blocks[start:end])
-        start = end
-    if start != len(commit.blocks):
+        end_row = first_row + len(list(rows))
+        end_block = first_block + (end_row - first_row) * len(pool.plan.kinds[kind])
+        hashes, blocks = commit.hashes[first_row:end_row], commit.blocks[first_block:end_block]
+        yield FullRows(handle, kind, hashes, blocks)
+        first_row, first_block = end_row, end_block
+    if first_block != len(commit.blocks):
         raise UsageError(
             Reason.INVALID_ARGUMENT,
-            f"the rows of these kinds have {start} blocks, not {len(commit.blocks)}",
+            f"the rows of these kinds have {first_block} blocks, not {len(commit.blocks)}",
         )
 
 

@@ -195,4 +195,4 @@ def check_index(books: Books, pool: Pool) -> None:
     for (kind, block_hash), entries in books.findable.items():
         found = index.find(kind, block_hash)
         assert found is not None
-        assert found.row == entries[0].row, "the oldest of equal rows is found"
+        assert index.row(kind, found) == entries[0].row, "the oldest of equal rows is found"

@@ -1,7 +1,8 @@
 """Ways to break the core, each of them a fault that this kind of code has had or could have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
@@ -9,9 +10,9 @@ from kvquarry_core.group_rules import NO_HIT, FullAttention, Hashes, KindHit, Re
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lease import Lease
 from kvquarry_core.lru import RecencyList
-from kvquarry_core.messages import Admission, AdmitRequest, Refusal
+from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment, PrefixIndex, Row
+from kvquarry_core.prefix_index import Commitment, PrefixIndex
 from kvquarry_core.slabs import SlabMap
 
 
@@ -26,25 +27,35 @@ class Sabotage:
 
 _touch, _release, _give_back = BlockStore.touch, BlockStore.release, BlockStore.give_back
 _fits, _reclaim, _pop_free = BlockStore.fits, SlabMap.reclaim, SlabMap.pop_free
-_admit, _commit, _longest_hit = Pool.admit, Pool.commit, Coordinator.longest_hit
-_find, _hand_over = PrefixIndex.find, Lease.hand_over
+_admit, _commit_rows, _longest_hit = Pool.admit, Pool.commit_rows, Coordinator.longest_hit
+_find, _find_leading = PrefixIndex.find, PrefixIndex.find_leading
+_hand_over = Lease.hand_over
 
 
-def touch_leaves_the_block_evictable(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+def touch_leaves_the_block_evictable(
+    self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]
+) -> None:
     """The reference is counted, but the block stays among the cached ones."""
-    self._refs[size_class][block] += 1
+    for block in blocks:
+        self._refs[size_class][block] += 1
 
 
-def touch_counts_nothing(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+def touch_takes_no_reference(*_: object) -> None:
+    """What was hit may be evicted while it is read."""
+
+
+def touch_counts_nothing(self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
     """A second reference on a block in use is lost."""
-    if not self.num_references(size_class, block):
-        _touch(self, size_class, block)
+    _touch(self, size_class, [b for b in blocks if not self.num_references(size_class, b)])
 
 
-def release_frees_what_is_shared(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+def release_frees_what_is_shared(
+    self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]
+) -> None:
     """The first owner to go takes the block away from all others."""
-    self._refs[size_class][block] = 1
-    _release(self, size_class, block)
+    for block in blocks:
+        self._refs[size_class][block] = 1
+        _release(self, size_class, [block])
 
 
 def forget_leaves_orphans(self: BlockStore, commitment: Commitment) -> None:
@@ -52,7 +63,7 @@ def forget_leaves_orphans(self: BlockStore, commitment: Commitment) -> None:
     size_class = self.plan.class_of_kind(commitment.kind)
     self.index.remove(commitment)
     block = commitment.row[0]
-    self._commitments[size_class][block] = None
+    self._hashes[size_class][block] = None
     if not self.num_references(size_class, block):
         self._cached[size_class].remove(block)
         self._push_free(size_class, block)
@@ -63,7 +74,7 @@ def forget_keeps_the_index_entry(self: BlockStore, commitment: Commitment) -> No
     """The blocks are free, but their content is still found."""
     size_class = self.plan.class_of_kind(commitment.kind)
     for block in commitment.row:
-        self._commitments[size_class][block] = None
+        self._hashes[size_class][block] = None
         if not self.num_references(size_class, block):
             self._cached[size_class].remove(block)
             self._push_free(size_class, block)
@@ -94,15 +105,16 @@ def give_back_leaks(*_: object) -> None:
     """Unspent grants are nobody's for ever."""
 
 
-def give_back_cleans(self: BlockStore, size_class: ClassId, block: BlockId) -> None:
+def give_back_cleans(self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
     """A block that was never zeroed is said to be clean."""
-    self.slabs.clean(size_class, block)
-    _give_back(self, size_class, block)
+    blocks = list(blocks)
+    self.slabs.clean(size_class, blocks)
+    _give_back(self, size_class, blocks)
 
 
-def nothing_is_dirty(*_: object) -> bool:
+def nothing_is_dirty(*_: object) -> list[BlockId]:
     """Bytes of other classes are handed out as they are."""
-    return False
+    return []
 
 
 def reclaim_twice(self: SlabMap, slab: SlabId) -> None:
@@ -111,26 +123,39 @@ def reclaim_twice(self: SlabMap, slab: SlabId) -> None:
     self._unassigned.append(slab)
 
 
-def pop_free_shifts_ids(self: SlabMap, slab: SlabId) -> BlockId:
-    """The block next to the one that was taken off the list."""
-    return BlockId(_pop_free(self, slab) + 1)
+def pop_free_shifts_ids(self: SlabMap, slab: SlabId, most: int) -> list[BlockId]:
+    """The blocks next to those that were taken off the list."""
+    return [BlockId(block + 1) for block in _pop_free(self, slab, most)]
 
 
-def find_the_newest_twin(
-    self: PrefixIndex, kind: KindId, block_hash: BlockHash
-) -> Commitment | None:
+def find_the_newest_twin(self: PrefixIndex, kind: KindId, block_hash: BlockHash) -> BlockId | None:
     """Not the row that was there first."""
-    equal = [one for one in self.commitments(kind) if one.block_hash == block_hash]
+    equal = [one.row[0] for one in self.commitments(kind) if one.block_hash == block_hash]
     return equal[-1] if equal else None
 
 
 def find_by_the_first_letter(
     self: PrefixIndex, kind: KindId, block_hash: BlockHash
-) -> Commitment | None:
+) -> BlockId | None:
     """A hash cut short: other content is taken for this one."""
     found = _find(self, kind, block_hash)
-    alike = [one for one in self.commitments(kind) if one.block_hash[:1] == block_hash[:1]]
+    alike = [one.row[0] for one in self.commitments(kind) if one.block_hash[:1] == block_hash[:1]]
     return found or next(iter(alike), None)
+
+
+def find_leading_the_newest_twins(
+    self: PrefixIndex, kind: KindId, hashes: Sequence[BlockHash]
+) -> list[BlockId]:
+    """Not the rows that were there first."""
+    found = (find_the_newest_twin(self, kind, block_hash) for block_hash in hashes)
+    return [first for first in takewhile(lambda one: one is not None, found) if first is not None]
+
+
+def find_leading_counts_from_one(
+    self: PrefixIndex, kind: KindId, hashes: Sequence[BlockHash]
+) -> list[BlockId]:
+    """The row of the block after the one that was asked for."""
+    return _find_leading(self, kind, hashes[1:])
 
 
 def attention_skips_holes(
@@ -162,11 +187,9 @@ def coordinator_ignores_the_shorter_kind(
     return Hit(hit.longest_tokens, hit.longest_tokens, hit.kinds)
 
 
-def states_are_hit_in_their_step(
-    self: Pool, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row
-) -> None:
+def states_are_hit_in_their_step(self: Pool, commits: Sequence[FullRows]) -> None:
     """A state that is only going to be written is handed to a reader."""
-    _commit(self, handle, kind, block_hash, row)
+    _commit_rows(self, commits)
     self.begin_step()
 
 
@@ -184,7 +207,7 @@ def free_head_before_tail(self: Pool, handle: Handle) -> None:
     record = self.requests.pop(handle)
     for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
         for block in held:
-            self.store.release(size_class, block)
+            self.store.release(size_class, [block])
 
 
 def evict_the_newest(self: RecencyList) -> int | None:
@@ -196,10 +219,10 @@ def never_another_class(*_: object) -> None:
     """Slabs never change hands."""
 
 
-def hand_over_keeps_the_lease(self: Lease, group: GroupId, block: BlockId, handle: Handle) -> None:
+def hand_over_keeps_the_lease(self: Lease, group: GroupId, blocks: Sequence[BlockId]) -> None:
     """A checkpoint stays in the stock that requests write in."""
-    _hand_over(self, group, block, handle)
-    self.blocks[group].add(block)
+    _hand_over(self, group, blocks)
+    self.blocks[group].update(blocks)
 
 
 def lease_is_not_given_back(*_: object) -> None:
@@ -209,6 +232,7 @@ def lease_is_not_given_back(*_: object) -> None:
 #: Caught by any run of an engine that checks what it gets.
 RUN_SABOTAGES = [
     Sabotage(BlockStore, "touch", touch_leaves_the_block_evictable),
+    Sabotage(BlockStore, "touch", touch_takes_no_reference),
     Sabotage(BlockStore, "touch", touch_counts_nothing),
     Sabotage(BlockStore, "release", release_frees_what_is_shared),
     Sabotage(BlockStore, "forget", forget_leaves_orphans),
@@ -219,16 +243,18 @@ RUN_SABOTAGES = [
     Sabotage(BlockStore, "give_back", give_back_leaks),
     Sabotage(BlockStore, "give_back", give_back_cleans),
     Sabotage(BlockStore, "_spare_slab", never_another_class),
-    Sabotage(SlabMap, "is_dirty", nothing_is_dirty),
+    Sabotage(SlabMap, "dirty_among", nothing_is_dirty),
     Sabotage(SlabMap, "reclaim", reclaim_twice),
     Sabotage(SlabMap, "pop_free", pop_free_shifts_ids),
     Sabotage(Lease, "hand_over", hand_over_keeps_the_lease),
     Sabotage(Lease, "give_back", lease_is_not_given_back),
     Sabotage(PrefixIndex, "find", find_the_newest_twin),
     Sabotage(PrefixIndex, "find", find_by_the_first_letter),
+    Sabotage(PrefixIndex, "find_leading", find_leading_the_newest_twins),
+    Sabotage(PrefixIndex, "find_leading", find_leading_counts_from_one),
     Sabotage(FullAttention, "longest_hit", attention_skips_holes),
     Sabotage(RecurrentState, "longest_hit", states_take_the_first_checkpoint),
     Sabotage(Coordinator, "longest_hit", coordinator_ignores_the_shorter_kind),
-    Sabotage(Pool, "commit", states_are_hit_in_their_step),
+    Sabotage(Pool, "commit_rows", states_are_hit_in_their_step),
     Sabotage(Pool, "admit", lookups_count_at_once),
 ]

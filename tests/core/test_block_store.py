@@ -79,8 +79,8 @@ def keep_promise(store: BlockStore, demand: list[int]) -> None:
     left, granted = Demand(list(demand), list(demand)), set()
     store.secure(left)
     for index in reversed(range(len(demand))):
-        for _ in range(demand[index]):
-            granted.add((index, store.grant(ClassId(index), None, left)))
+        blocks = store.grant(ClassId(index), demand[index], None, left)
+        granted |= {(index, block) for block in blocks}
     assert len(granted) == sum(demand), "a block was granted twice"
     assert not any(left.now)
 

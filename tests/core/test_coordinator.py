@@ -10,7 +10,7 @@ from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.group_rules import Hashes, rule_for
 from kvquarry_core.ids import BlockHash, BlockId, KindId
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
-from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.prefix_index import PrefixIndex
 from tests.core import reference
 from tests.core.small_pools import attention, hashes, states
 from tests.strategies import examples
@@ -28,7 +28,7 @@ def filled(plan: Plan, keys: Iterable[Key]) -> PrefixIndex:
     index = PrefixIndex(len(plan.kinds))
     for number, (kind, block_hash) in enumerate(keys, start=1):
         row = tuple(BlockId(number) for _ in plan.kinds[kind])
-        index.insert(Commitment(kind, block_hash, row))
+        index.insert(kind, [block_hash], row)
     return index
 
 
@@ -94,14 +94,19 @@ def test_a_hit_names_the_rows_of_its_own_prefix_and_no_others(
     case: tuple[Plan, set[Key], list[BlockHash], int],
 ) -> None:
     hit = find(*case)
-    plan, _, names, _ = case
+    plan, keys, names, _ = case
+    names_of = {
+        (one.kind, one.row[0]): (one.kind, one.block_hash)
+        for kind in range(len(plan.kinds))
+        for one in filled(plan, keys).commitments(KindId(kind))
+    }
     for number, kind_hit in enumerate(hit.kinds):
         spec = plan.spec_of_kind(KindId(number))
         ends = list(range(spec.block_tokens, hit.num_tokens + 1, spec.block_tokens))
         if not spec.kind.value.endswith("attention"):
             ends = ends[-1:]
         expected = [(number, names[end // plan.hash_tokens - 1]) for end in ends]
-        assert [(one.kind, one.block_hash) for one in kind_hit.commitments] == expected
+        assert [names_of[number, first] for first in kind_hit.rows] == expected
         assert kind_hit.num_tokens == hit.num_tokens
 
 

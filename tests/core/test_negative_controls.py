@@ -75,9 +75,7 @@ SEEN_IN_THE_BYTES = {
     "shared blocks are freed": Sabotage(
         BlockStore, "release", sabotage.release_frees_what_is_shared
     ),
-    "blocks in use are evicted": Sabotage(
-        BlockStore, "touch", sabotage.touch_leaves_the_block_evictable
-    ),
+    "blocks in use are evicted": Sabotage(BlockStore, "touch", sabotage.touch_takes_no_reference),
     "evicted content is found": Sabotage(
         BlockStore, "forget", sabotage.forget_keeps_the_index_entry
     ),

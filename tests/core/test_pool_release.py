@@ -88,7 +88,7 @@ class TestForgetAndReset:
         cache(pool, R1, "abcde")
         third = pool.store.index.find(ATTENTION, hashes("abc")[-1])
         assert third is not None
-        pool.forget(G0, [third.row[0], third.row[0]])
+        pool.forget(G0, [third, third])
         assert admit(pool, R2, "abcdef").hit_tokens == 2
 
     def test_forgetting_one_block_forgets_its_row(self) -> None:
