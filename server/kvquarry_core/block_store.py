@@ -11,28 +11,33 @@
                                                         forget
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from kvquarry_core.demand import Demand
 from kvquarry_core.errors import BrokenLaw
+from kvquarry_core.eviction import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
 from kvquarry_core.lru import RecencyList
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.room import Room
 from kvquarry_core.slabs import SlabMap
 
 
 class BlockStore:
     """Reference counts, recency and hashes of all blocks, over a :class:`SlabMap`."""
 
-    def __init__(self, plan: Plan, placement: Placement, observer: PoolObserver) -> None:
+    def __init__(
+        self, plan: Plan, placement: Placement, eviction: Eviction, observer: PoolObserver
+    ) -> None:
         self.plan = plan
         self.slabs = SlabMap(plan)
         self.index = PrefixIndex(len(plan.kinds))
         self.num_evictions = [0] * len(plan.classes)
         self._placement = placement
+        self._eviction = eviction
         self._observer = observer
         self._class_ids = [ClassId(index) for index in range(len(plan.classes))]
         self._clock = 0
@@ -43,6 +48,11 @@ class BlockStore:
         # eight bytes each, since counts are small and the hashes are those of the index.
         self._refs = [[0] * c.num_blocks for c in plan.classes]
         self._hashes: list[list[BlockHash | None]] = [[None] * c.num_blocks for c in plan.classes]
+        # Tokens that cached checkpoints sum up, and those of any other block.
+        self._depths: list[dict[BlockId, int]] = [{} for _ in plan.classes]
+        self._block_tokens = [
+            plan.groups[plan.class_of_group.index(one)].block_tokens for one in self._class_ids
+        ]
         self._cached = [RecencyList(c.num_blocks) for c in plan.classes]
         # Slabs without a referenced block but with cached ones, by the time they fell idle.
         self._idle = [RecencyList(plan.num_slabs) for _ in plan.classes]
@@ -82,13 +92,38 @@ class BlockStore:
                 return Commitment(kind, block_hash, row)
         raise BrokenLaw(f"block {block} of class {size_class} is hashed but not indexed")
 
-    def cached_blocks(self, size_class: ClassId) -> Iterator[BlockId]:
-        """The cached blocks of a class, the next victim first."""
+    # Cached content, as :class:`~kvquarry_core.eviction.CacheView` shows it to policies.
+
+    @property
+    def now(self) -> int:
+        """The stamp given last."""
+        return self._clock
+
+    def by_age(self, size_class: ClassId) -> Iterator[BlockId]:
+        """The cached blocks of a class, the one that was not used for the longest time first."""
         return (BlockId(block) for block in self._cached[size_class])
 
+    def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
+        """When a cached block fell out of use."""
+        return self._cached[size_class].stamp_of(block)
+
     def idle_slabs(self, size_class: ClassId) -> Iterator[SlabId]:
-        """The slabs of a class that hold cached blocks and no referenced one."""
+        """The slabs of a class that hold cached blocks and none in use, the longest idle first."""
         return (SlabId(slab) for slab in self._idle[size_class])
+
+    def idle_since(self, size_class: ClassId, slab: SlabId) -> int:
+        """When a slab fell idle."""
+        return self._idle[size_class].stamp_of(slab)
+
+    def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
+        """The cached blocks of a slab; O(blocks per slab)."""
+        cached = self._cached[size_class]
+        return [block for block in self.slabs.blocks_of(size_class, slab) if block in cached]
+
+    def saved_tokens_per_byte(self, size_class: ClassId, block: BlockId) -> float:
+        """Tokens that need not be computed while a cached block is there, by its size."""
+        tokens = self._depths[size_class].get(block, self._block_tokens[size_class])
+        return tokens / self.plan.block_bytes(size_class)
 
     # References.
 
@@ -125,8 +160,24 @@ class BlockStore:
 
     # Hashes.
 
-    def commit(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
-        """Make referenced rows, one after another in ``blocks``, findable."""
+    def commit(
+        self,
+        kind: KindId,
+        hashes: Sequence[BlockHash],
+        blocks: Sequence[BlockId],
+        depth_tokens: int = 0,
+    ) -> None:
+        """Make referenced rows, one after another in ``blocks``, findable.
+
+        Args:
+            kind: Whose rows they are.
+            hashes: One per row.
+            blocks: One per row and member group.
+            depth_tokens: Tokens that a checkpoint sums up; 0 for rows that hold their own alone.
+        """
+        if depth_tokens:
+            depths = self._depths[self.plan.class_of_kind(kind)]
+            depths.update(dict.fromkeys(blocks, depth_tokens))
         hash_of, width = self._hashes[self.plan.class_of_kind(kind)], len(self.plan.kinds[kind])
         for member in range(width):
             for block_hash, block in zip(hashes, blocks[member::width], strict=True):
@@ -139,6 +190,7 @@ class BlockStore:
         self.index.remove(commitment)
         for block in commitment.row:
             self._hashes[size_class][block] = None
+            self._depths[size_class].pop(block, None)
             if not self._refs[size_class][block]:
                 self._cached[size_class].remove(block)
                 self._push_free(size_class, block)
@@ -154,8 +206,18 @@ class BlockStore:
             touched: Blocks that will be referenced first, by class, so that neither they nor
                 their slabs can be evicted for the demand.
         """
-        own, idle = self._after_touching(touched)
-        return self._num_spare_slabs(demand, own, idle) >= 0
+        return self.room(touched).num_spare_slabs(demand) >= 0
+
+    def room(self, touched: Sequence[set[BlockId]] | None = None) -> Room:
+        """What could be handed out, once ``touched`` blocks are referenced."""
+        own = [self.num_own(size_class) for size_class in self._class_ids]
+        idle = [len(slabs) for slabs in self._idle]
+        for size_class, blocks in zip(self._class_ids, touched or (), strict=False):
+            cached = [block for block in blocks if not self._refs[size_class][block]]
+            slabs = {self.slabs.slab_of(size_class, block) for block in cached}
+            own[size_class] -= len(cached)
+            idle[size_class] -= sum(not self.slabs.num_used_in(slab) for slab in slabs)
+        return Room(self.plan, own, idle, self.slabs.num_unassigned)
 
     def secure(self, demand: Demand) -> None:
         """Gather enough slabs that every class can serve its demand out of its own.
@@ -220,75 +282,62 @@ class BlockStore:
         not been used for the longest time. A way that takes a slab which somebody was promised is
         left out.
         """
-        own = [self.num_own(one) for one in self._class_ids]
-        idle = [len(slabs) for slabs in self._idle]
-        spare = self._num_spare_slabs(demand.promised, own, idle)
-        surplus = own[size_class] - demand.promised[size_class]
+        room = self.room()
+        num_spare = room.num_spare_slabs(demand.promised)
+        surplus = room.surplus(size_class, demand.promised)
         per_slab = self.plan.classes[size_class].blocks_per_slab
-        may_use_idle = spare > 0 or idle[size_class] > surplus // per_slab
-        may_add_slab = spare > 0 or surplus < 0
+        may_use_idle = num_spare > 0 or room.idle[size_class] > surplus // per_slab
+        may_add_slab = num_spare > 0 or surplus < 0
         if may_use_idle and self.slabs.partial_idle(size_class):
             return next(iter(self.slabs.partial_idle(size_class)))
         if may_add_slab and self.slabs.num_unassigned:
             return self.slabs.carve(size_class)
-        victim = self._oldest(size_class) if may_use_idle else self._oldest_beside_used(size_class)
+        victim = self._victim(size_class)
+        if not (may_use_idle or victim is None or self._is_beside_used(size_class, victim)):
+            victim = self._oldest_beside_used(size_class)
         other = self._spare_slab(size_class, demand) if may_add_slab else None
-        if other is not None and (victim is None or self._is_older(other, size_class, victim)):
+        if other is not None and (victim is None or self._goes_first(other, size_class, victim)):
             self._clear_slab(other)
             return self.slabs.carve(size_class)
         assert victim is not None, f"fits() promised a block of class {size_class}"
         return self._evict(size_class, victim)
 
-    def _oldest(self, size_class: ClassId) -> BlockId | None:
-        """The cached block of a class that was not used for the longest time."""
-        oldest = self._cached[size_class].oldest()
-        return None if oldest is None else BlockId(oldest)
+    def _victim(self, size_class: ClassId) -> BlockId | None:
+        """The cached block of a class that is missed least."""
+        return self._eviction.victim(self, size_class) if len(self._cached[size_class]) else None
 
-    def _oldest_beside_used(self, size_class: ClassId) -> BlockId | None:
-        """The same, in a slab that is in use anyhow."""
-        oldest = self._oldest(size_class)
-        if oldest is None or self.slabs.num_used_in(self.slabs.slab_of(size_class, oldest)):
-            return oldest
-        slab = self.slabs.mixed(size_class)
+    def _is_beside_used(self, size_class: ClassId, block: BlockId) -> bool:
+        """Whether a block's slab is in use anyhow."""
+        return self.slabs.num_used_in(self.slabs.slab_of(size_class, block)) > 0
+
+    def _oldest_beside_used(
+        self, size_class: ClassId, leaving: Container[SlabId] = ()
+    ) -> BlockId | None:
+        """The oldest cached block of some slab in use, other than those about to be cleared."""
+        slab = self.slabs.mixed(size_class, leaving)
         if slab is None:
             return None
-        per_slab = self.plan.classes[size_class].blocks_per_slab
-        blocks = range(slab * per_slab, (slab + 1) * per_slab)
-        cached = self._cached[size_class]
-        return BlockId(min((b for b in blocks if b in cached), key=cached.stamp_of))
-
-    def _num_spare_slabs(
-        self, demand: Sequence[int], own: Sequence[int], idle: Sequence[int]
-    ) -> int:
-        """Slabs that are left when every class has what is demanded; below 0 where they lack."""
-        num_slabs = self.slabs.num_unassigned
-        for size_class in self._class_ids:
-            per_slab = self.plan.classes[size_class].blocks_per_slab
-            surplus = own[size_class] - demand[size_class]
-            if surplus < 0:
-                num_slabs += surplus // per_slab
-            else:
-                num_slabs += min(idle[size_class], surplus // per_slab)
-        return num_slabs
+        return min(
+            self.cached_in(size_class, slab), key=lambda block: self.stamp_of(size_class, block)
+        )
 
     def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
         """Free a cached block and its row; its slab, carved again if that emptied it."""
-        commitment = self.commitment(size_class, victim)
-        assert commitment is not None, f"cached block {victim} of class {size_class} has no hash"
-        self.num_evictions[size_class] += len(commitment.row)
-        self.forget(commitment)
+        self.evict_all(size_class, (victim,))
         slab = self.slabs.slab_of(size_class, victim)
         return slab if self.slabs.owner(slab) == size_class else self.slabs.carve(size_class)
 
-    def _is_older(self, slab: SlabId, size_class: ClassId, block: int) -> bool:
+    def _goes_first(self, slab: SlabId, size_class: ClassId, block: BlockId) -> bool:
+        """Whether another class's idle slab is missed less than a block."""
         owner = self.slabs.owner(slab)
         assert owner is not None
-        return self._idle[owner].stamp_of(slab) < self._cached[size_class].stamp_of(block)
+        slab_worth = self._eviction.slab_worth(self, owner, slab)
+        return slab_worth < self._eviction.block_worth(self, size_class, block)
 
     def _spare_slab(self, size_class: ClassId, demand: Demand) -> SlabId | None:
-        """The longest idle slab of another class that can do without it."""
+        """The idle slab of another class that can do without it and is missed least."""
         best: SlabId | None = None
-        best_stamp = 0
+        best_worth = 0.0
         for other in self._class_ids:
             slab = self._idle[other].oldest()
             if other == size_class or slab is None:
@@ -296,21 +345,51 @@ class BlockStore:
             per_slab = self.plan.classes[other].blocks_per_slab
             if self.num_own(other) - per_slab < demand.promised[other]:
                 continue
-            stamp = self._idle[other].stamp_of(slab)
-            if best is None or stamp < best_stamp:
-                best, best_stamp = SlabId(slab), stamp
+            worth = self._eviction.slab_worth(self, other, SlabId(slab))
+            if best is None or worth < best_worth:
+                best, best_worth = SlabId(slab), worth
         return best
 
-    def _after_touching(self, touched: Sequence[set[BlockId]]) -> tuple[list[int], list[int]]:
-        """Own blocks and idle slabs per class, once ``touched`` blocks are referenced."""
-        own = [self.num_own(size_class) for size_class in self._class_ids]
-        idle = [len(slabs) for slabs in self._idle]
-        for size_class, blocks in zip(self._class_ids, touched, strict=True):
-            cached = [block for block in blocks if not self._refs[size_class][block]]
-            slabs = {self.slabs.slab_of(size_class, block) for block in cached}
-            own[size_class] -= len(cached)
-            idle[size_class] -= sum(not self.slabs.num_used_in(slab) for slab in slabs)
-        return own, idle
+    # Moving blocks, see :mod:`kvquarry_core.evacuation`.
+
+    def evict_all(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Evict cached blocks, each with its row."""
+        for block in blocks:
+            commitment = self.commitment(size_class, block)
+            if commitment is not None:
+                self.num_evictions[size_class] += len(commitment.row)
+                self.forget(commitment)
+
+    def hole_beside_used(self, size_class: ClassId, leaving: Container[SlabId]) -> SlabId | None:
+        """A slab in use with a free block, made by evicting one if need be; None for none.
+
+        Args:
+            size_class: Whose slab.
+            leaving: Slabs that are about to be cleared.
+        """
+        partial = self.slabs.partial(size_class)
+        slab = min((slab for slab in partial if slab not in leaving), default=None)
+        if slab is None:
+            victim = self._oldest_beside_used(size_class, leaving)
+            if victim is not None:
+                self.evict_all(size_class, (victim,))
+                slab = self.slabs.slab_of(size_class, victim)
+        return slab
+
+    def move(self, size_class: ClassId, source: BlockId, hole: SlabId) -> BlockId:
+        """Move what a used block is to a free block of another slab; the source becomes free."""
+        [target] = self.slabs.pop_free(hole, 1)
+        refs, hashes = self._refs[size_class], self._hashes[size_class]
+        commitment = self.commitment(size_class, source)
+        if commitment is not None:
+            self.index.rename(commitment, source, target)
+            hashes[target], hashes[source] = hashes[source], None
+            if source in self._depths[size_class]:
+                self._depths[size_class][target] = self._depths[size_class].pop(source)
+        refs[target], refs[source] = refs[source], 0
+        self.slabs.copy_dirt(size_class, source, target)
+        self.give_back(size_class, (source,))
+        return target
 
     # Slabs.
 
@@ -318,12 +397,7 @@ class BlockStore:
         """Evict every cached block of an idle slab, which makes it unassigned."""
         owner = self.slabs.owner(slab)
         assert owner is not None, f"slab {slab} belongs to nobody"
-        per_slab = self.plan.classes[owner].blocks_per_slab
-        for block in range(slab * per_slab, (slab + 1) * per_slab):
-            commitment = self.commitment(owner, BlockId(block))
-            if commitment is not None:
-                self.num_evictions[owner] += len(commitment.row)
-                self.forget(commitment)
+        self.evict_all(owner, self.cached_in(owner, slab))
 
     def _let_fall(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Nobody uses these hashed blocks any more: they are cached, in this order."""

@@ -5,30 +5,34 @@ blocks) for its used blocks and for what ``c`` itself is asked for. Blocks that 
 this step stay where they are: whoever got them has written their ids down.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kvquarry_core.block_store import BlockStore, Room
-from kvquarry_core.ids import BlockId, ClassId, GroupId, SlabId
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.lease import Lease
-from kvquarry_core.plan import Plan
 from kvquarry_core.relocation import Candidate, Move, Relocation
 from kvquarry_core.requests import RequestRecord
+from kvquarry_core.room import Room
+
+#: Where blocks of each class went.
+_Targets = Sequence[Mapping[BlockId, BlockId]]
 
 
 class Evacuator:
     """Makes room for one demand after the other by moving blocks together."""
 
-    def __init__(self, store: BlockStore, lease: Lease, policy: Relocation) -> None:
-        self._plan: Plan = store.plan
+    def __init__(self, store: BlockStore, lease: Lease, policy: Relocation | None) -> None:
+        self._plan = store.plan
         self._store = store
         self._lease = lease
         self._policy = policy
-        # Slabs with blocks handed out in this step.
+        # Slabs with blocks handed out in this step; the null blocks' never moves.
         self._pinned: set[SlabId] = set()
 
     def pin(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Blocks were handed out: they and their neighbours stay until the next step."""
-        self._pinned.update(self._store.slabs.slab_of(size_class, block) for block in blocks)
+        if self._policy is not None:
+            self._pinned.update(self._store.slabs.slab_of(size_class, block) for block in blocks)
 
     def begin_step(self) -> None:
         """Whatever was handed out before may move from now on."""
@@ -44,46 +48,19 @@ class Evacuator:
             touched: Blocks that will be referenced first, by class: they stay.
         """
         room = self._store.room(touched)
-        num_lacking = -room.num_spare_slabs(self._plan, demand)
-        if num_lacking <= 0:
+        num_lacking = -room.num_spare_slabs(demand)
+        if num_lacking <= 0 or self._policy is None:
             return ()
-        staying = self._pinned.union(
-            self._store.slabs.slab_of(ClassId(index), block)
-            for index, blocks in enumerate(touched)
-            for block in blocks
-        )
+        staying = {SlabId(0)} | self._pinned
+        for index, blocks in enumerate(touched):
+            staying.update(self._store.slabs.slab_of(ClassId(index), block) for block in blocks)
         candidates = [
-            one
+            candidate
             for index in range(len(self._plan.classes))
-            for one in self._candidates(ClassId(index), room, demand, staying)
+            for candidate in self._candidates(ClassId(index), room, demand, staying)
         ]
         chosen = self._policy.choose(candidates, num_lacking)
         return chosen if len(chosen) >= num_lacking else ()
-
-    def _candidates(
-        self, size_class: ClassId, room: Room, demand: Sequence[int], staying: set[SlabId]
-    ) -> list[Candidate]:
-        """The cheapest slabs of a class, as many as its holes can take in."""
-        per_slab = self._plan.classes[size_class].blocks_per_slab
-        surplus = room.own[size_class] - demand[size_class]
-        num_clearable = surplus // per_slab - room.idle[size_class]
-        if num_clearable <= 0:
-            return []
-        in_use = [slab for slab in self._slabs_in_use(size_class) if slab not in staying]
-        num_used = self._store.slabs.num_used_in
-        in_use.sort(key=lambda slab: (num_used(slab), -slab))
-        block_bytes = self._plan.block_bytes(size_class)
-        return [
-            Candidate(slab, size_class, num_used(slab), num_used(slab) * block_bytes)
-            for slab in in_use[:num_clearable]
-        ]
-
-    def _slabs_in_use(self, size_class: ClassId) -> Iterator[SlabId]:
-        slabs = self._store.slabs
-        for number in range(1, self._plan.num_slabs):
-            slab = SlabId(number)
-            if slabs.owner(slab) == size_class and slabs.num_used_in(slab):
-                yield slab
 
     def clear(
         self, chosen: Sequence[Candidate], records: Iterable[RequestRecord]
@@ -94,49 +71,57 @@ class Evacuator:
             chosen: Slabs that :meth:`slabs_for` found.
             records: Whoever may hold their blocks.
         """
+        if not chosen:
+            return ()
         leaving = {one.slab for one in chosen}
-        moves: list[Move] = []
+        targets: list[dict[BlockId, BlockId]] = [{} for _ in self._plan.classes]
         for one in chosen:
-            moves += self._clear(one, leaving)
-        targets = {(move.size_class, move.source): move.target for move in moves}
+            targets[one.owner] |= self._clear(one, leaving)
         for record in records:
-            self._rename(record.held, targets)
-            self._rename(record.granted, targets)
+            for columns in (record.held, record.granted):
+                self._rename(columns, targets)
         for group, blocks in enumerate(self._lease.blocks):
-            size_class = self._plan.class_of_group[group]
-            moved = [block for block in blocks if (size_class, block) in targets]
+            moved = blocks & targets[self._plan.class_of_group[group]].keys()
             blocks.difference_update(moved)
-            blocks.update(targets[size_class, block] for block in moved)
-        return tuple(moves)
+            blocks.update(targets[self._plan.class_of_group[group]][block] for block in moved)
+        return tuple(
+            Move(ClassId(index), source, target)
+            for index, of_class in enumerate(targets)
+            for source, target in of_class.items()
+        )
 
-    def _clear(self, one: Candidate, leaving: set[SlabId]) -> list[Move]:
-        per_slab = self._plan.classes[one.owner].blocks_per_slab
-        blocks = [BlockId(one.slab * per_slab + offset) for offset in range(per_slab)]
-        self._store.evict_cached(one.owner, blocks)
-        used = [block for block in blocks if self._store.is_used(one.owner, block)]
-        moves = []
-        for source in used:
-            hole = self._hole(one.owner, leaving)
-            moves.append(Move(one.owner, source, self._store.move(one.owner, source, hole)))
-        return moves
-
-    def _hole(self, size_class: ClassId, leaving: set[SlabId]) -> SlabId:
-        """A slab in use that stays and has a free block, if need be by evicting cached content."""
+    def _candidates(
+        self, size_class: ClassId, room: Room, demand: Sequence[int], staying: set[SlabId]
+    ) -> list[Candidate]:
+        """The slabs of a class with the fewest blocks to move, as many as its holes can take in."""
+        per_slab = self._plan.classes[size_class].blocks_per_slab
+        num_clearable = room.surplus(size_class, demand) // per_slab - room.idle[size_class]
+        if num_clearable <= 0:
+            return []
         slabs = self._store.slabs
-        with_hole = (slab for slab in slabs.partial(size_class) if slab not in leaving)
-        hole = min(with_hole, default=None)
-        if hole is None:
-            hole = self._store.evict_beside_used(size_class, leaving)
-        return hole
+        movable = [slab for slab in slabs.in_use(size_class) if slab not in staying]
+        movable.sort(key=lambda slab: (slabs.num_used_in(slab), -slab))
+        block_bytes = self._plan.block_bytes(size_class)
+        return [
+            Candidate(slab, size_class, slabs.num_used_in(slab) * block_bytes)
+            for slab in movable[:num_clearable]
+        ]
 
-    def _rename(
-        self,
-        columns: Sequence[list[BlockId]],
-        targets: Mapping[tuple[ClassId, BlockId], BlockId],
-    ) -> None:
+    def _clear(self, one: Candidate, leaving: set[SlabId]) -> dict[BlockId, BlockId]:
+        """Where each used block of a slab went."""
+        slabs, size_class = self._store.slabs, one.owner
+        self._store.evict_all(size_class, self._store.cached_in(size_class, one.slab))
+        free = set(slabs.free_blocks(one.slab))
+        moved = {}
+        for source in slabs.blocks_of(size_class, one.slab):
+            if source not in free:
+                hole = self._store.hole_beside_used(size_class, leaving)
+                assert hole is not None, f"class {size_class} has no hole for block {source}"
+                moved[source] = self._store.move(size_class, source, hole)
+        return moved
+
+    def _rename(self, columns: Sequence[list[BlockId]], targets: _Targets) -> None:
         for group, blocks in enumerate(columns):
-            size_class = self._plan.class_of_group[GroupId(group)]
-            for index, block in enumerate(blocks):
-                target = targets.get((size_class, block))
-                if target is not None:
-                    blocks[index] = target
+            of_class = targets[self._plan.class_of_group[group]]
+            if of_class and not of_class.keys().isdisjoint(blocks):
+                blocks[:] = [of_class.get(block, block) for block in blocks]

@@ -62,7 +62,7 @@ def _check_every_block_is_one_thing(
     carved = [SlabId(i) for i in range(pool.plan.num_slabs) if slabs.owner(SlabId(i)) == size_class]
     states: Counter[BlockId] = Counter(set(references))
     states.update(granted)
-    states.update(pool.store.cached_blocks(size_class))
+    states.update(pool.store.by_age(size_class))
     for slab in carved:
         free = slabs.free_blocks(slab)
         if len(free) != slabs.num_free_in(slab):
@@ -98,7 +98,7 @@ def _check_slabs(pool: Pool) -> None:
         size_class = ClassId(index)
         per_slab = pool.plan.classes[size_class].blocks_per_slab
         num_cached: Counter[SlabId] = Counter(
-            slabs.slab_of(size_class, block) for block in pool.store.cached_blocks(size_class)
+            slabs.slab_of(size_class, block) for block in pool.store.by_age(size_class)
         )
         idle = {
             slab
@@ -140,6 +140,6 @@ def _check_index(pool: Pool) -> None:
             key = (ClassId(number), BlockId(index))
             if pool.store.is_hashed(*key) != (key in indexed):
                 raise BrokenLaw(f"block {index} of class {number} is hashed but not indexed")
-        cached = set(pool.store.cached_blocks(ClassId(number)))
+        cached = set(pool.store.by_age(ClassId(number)))
         if not cached <= {block for size_class, block in indexed if size_class == number}:
             raise BrokenLaw(f"class {number} caches blocks nobody can find")

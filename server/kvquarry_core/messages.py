@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
+from kvquarry_core.relocation import Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,13 @@ class Grant:
         blocks: Block ids per group.
         dirty: Those whose bytes were last of another class or of nobody, per group: whoever
             reads a block before having written all of it must zero it first.
+        moves: Blocks that were moved to make room: whoever knows them by their old ids renames
+            them, and the worker copies their bytes before anything else of the step.
     """
 
     blocks: tuple[list[BlockId], ...]
     dirty: tuple[list[BlockId], ...]
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

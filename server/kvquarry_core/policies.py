@@ -3,8 +3,8 @@
 A policy is an object behind a small interface: where new blocks go
 (:class:`~kvquarry_core.placement.Placement`), what is evicted
 (:class:`~kvquarry_core.eviction.Eviction`), what may be moved
-(:class:`~kvquarry_core.relocation.Relocation`). Packages add their own through the entry point group
-``kvquarry.policies``; the entry's name is the kind and the policy's name, as in
+(:class:`~kvquarry_core.relocation.Relocation`). Packages add their own through the entry point
+group ``kvquarry.policies``; the entry's name is the kind and the policy's name, as in
 ``placement.best-fit = "my_package:BestFit"``.
 """
 
@@ -50,7 +50,7 @@ class Policies:
 
     placement: Placement
     eviction: Eviction
-    relocation: Relocation
+    relocation: Relocation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Catalog:
 
     placements: Mapping[str, Callable[[], Placement]]
     evictions: Mapping[str, Callable[[], Eviction]]
-    relocations: Mapping[str, Callable[[], Relocation]]
+    relocations: Mapping[str, Callable[[], Relocation | None]]
 
     def make(self, names: PolicyNames) -> Policies:
         """New policy objects.

@@ -17,12 +17,15 @@ Every operation is all or nothing: arguments are checked and sums are done befor
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvquarry_core import checks
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.demand import Demand
 from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.evacuation import Evacuator
+from kvquarry_core.eviction import Eviction, Lru
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import (
@@ -44,6 +47,7 @@ from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
+from kvquarry_core.relocation import Candidate, Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
 
@@ -56,12 +60,15 @@ class Pool:
         plan: Plan,
         *,
         placement: Placement | None = None,
+        eviction: Eviction | None = None,
+        relocation: Relocation | None = None,
         observer: PoolObserver = NULL_OBSERVER,
     ) -> None:
         self.plan = plan
-        self.store = BlockStore(plan, placement or Affinity(), observer)
+        self.store = BlockStore(plan, placement or Affinity(), eviction or Lru(), observer)
         self.requests: dict[Handle, RequestRecord] = {}
         self.lease = Lease(plan, self.store)
+        self._evacuator = Evacuator(self.store, self.lease, relocation)
         self.num_granted = [0] * len(plan.classes)
         #: Blocks promised to running requests and not granted yet, by class.
         self.owed = [0] * len(plan.classes)
@@ -104,17 +111,18 @@ class Pool:
         checks.check_counts(self.plan, num_blocks)
         columns = zip(record.held, record.granted, num_blocks, strict=True)
         total = [len(held) + len(granted) + more for held, granted, more in columns]
-        return self._refuse_blocks(num_blocks, total) or self._grant(record, num_blocks)
+        return self._grant_or_refuse(record, num_blocks, total)
 
     def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
         """Add blocks to the client's stock of states, by group, or none at all."""
         checks.check_counts(self.plan, num_blocks)
         columns = zip(self.lease.blocks, num_blocks, strict=True)
         total = [len(leased) + more for leased, more in columns]
-        refusal = self._refuse_blocks(num_blocks, total)
-        if refusal is not None:
-            return refusal
-        return self._lease(num_blocks)
+        grant = self._grant_or_refuse(self._new_record(), num_blocks, total)
+        if isinstance(grant, Grant):
+            for group, blocks in enumerate(grant.blocks):
+                self.lease.add(GroupId(group), blocks)
+        return grant
 
     def grant_ahead(self, request: AheadRequest) -> AheadGrant:
         """Grant requests attention blocks before they need them, where memory is plenty.
@@ -226,6 +234,7 @@ class Pool:
         """A new step starts: states committed in the last one may be hit."""
         for young in self._states_of_this_step:
             young.clear()
+        self._evacuator.begin_step()
 
     # The cache as a whole.
 
@@ -260,10 +269,24 @@ class Pool:
                 self._take_over(record, group, column)
                 place = len(record.held[group]) - len(column)
             record.settled[group] = place + len(column)
-        self.store.commit(rows.kind, rows.hashes, rows.blocks)
         self.totals.commits += len(rows.hashes)
         if self.plan.spec_of_kind(rows.kind).kind is GroupKind.RECURRENT_STATE:
+            self.store.commit(rows.kind, rows.hashes, rows.blocks, self._committed_tokens(record))
             self._states_of_this_step[rows.kind].update(rows.blocks[:: len(members)])
+            self._evacuator.pin(self.plan.class_of_kind(rows.kind), rows.blocks)
+        else:
+            self.store.commit(rows.kind, rows.hashes, rows.blocks)
+
+    def _committed_tokens(self, record: RequestRecord) -> int:
+        """Tokens of a request whose content is final, as its attention shows; 0 without any."""
+        return max(
+            (
+                settled * spec.block_tokens
+                for settled, spec in zip(record.settled, self.plan.groups, strict=True)
+                if spec.kind is GroupKind.FULL_ATTENTION
+            ),
+            default=0,
+        )
 
     def _take_over(self, record: RequestRecord, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Those of ``blocks`` that were leased become the request's own."""
@@ -274,11 +297,17 @@ class Pool:
 
     # Admission, step by step.
 
-    def _refuse_blocks(self, num_blocks: Sequence[int], total: Sequence[int]) -> Refusal | None:
-        """Why ``num_blocks`` cannot be had now, for somebody who would then have ``total``."""
+    def _grant_or_refuse(
+        self, record: RequestRecord, num_blocks: Sequence[int], total: Sequence[int]
+    ) -> Grant | Refusal:
+        """Grant ``num_blocks``, or say why not, to somebody who would then have ``total``."""
         demand = self._sizing.by_class(num_blocks)
         if self.store.fits(demand, self._nothing_touched):
-            return None
+            return self._grant(record, num_blocks)
+        evacuated = self._evacuator.slabs_for(demand, self._nothing_touched)
+        if evacuated:
+            moves = self._evacuator.clear(evacuated, self.requests.values())
+            return replace(self._grant(record, num_blocks), moves=moves)
         self.totals.refusals += 1
         if self.plan.could_hold(self._sizing.by_class(total)):
             return self._sizing.shortage(demand)
@@ -296,27 +325,35 @@ class Pool:
                 return self._sizing.never(whole, hit)
             rest = self._sizing.whole_sequence(request, hit.num_tokens)
             demand = self._sizing.with_kept_free(rest, request)
+            evacuated: Sequence[Candidate] = ()
             if not self.store.fits(demand, touched):
-                return self._sizing.shortage(demand, hit)
-            return self._grant_first_chunk(hit, request, rest)
-        return self._grant_first_chunk(hit, request, self._sizing.nothing)
+                evacuated = self._evacuator.slabs_for(demand, touched)
+                if not evacuated:
+                    return self._sizing.shortage(demand, hit)
+            return self._grant_first_chunk(hit, request, rest, evacuated)
+        return self._grant_first_chunk(hit, request, self._sizing.nothing, ())
 
     def _grant_first_chunk(
-        self, hit: Hit, request: AdmitRequest, promised: Sequence[int]
+        self,
+        hit: Hit,
+        request: AdmitRequest,
+        promised: Sequence[int],
+        evacuated: Sequence[Candidate],
     ) -> Admission | Refusal:
         """As much of the first chunk as there are blocks for; the rest of a promise is owed."""
         touched = self._sizing.touched(hit)
         demand: list[int] = []
         for wanted in self._sizing.first_chunks(request, hit):
             demand = self._sizing.by_class(wanted)
-            if self.store.fits(demand, touched):
+            if evacuated or self.store.fits(demand, touched):
                 record = self._touch(hit)
+                moves = self._evacuator.clear(evacuated, self.requests.values())
                 for size_class, blocks in enumerate(promised):
                     self._owe(record, ClassId(size_class), blocks)
                 record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens
                 self.requests[request.handle] = record
                 held = tuple(list(blocks) for blocks in record.held)
-                grant = self._grant(record, wanted)
+                grant = replace(self._grant(record, wanted), moves=moves)
                 return Admission(hit.num_tokens, hit.longest_tokens, held, grant)
         if self.plan.could_hold(self._sizing.first_token(request, hit)):
             return self._sizing.shortage(demand, hit)
@@ -331,6 +368,7 @@ class Pool:
             columns = self.store.index.columns(kind, kind_hit.rows)
             for group, column in zip(self.plan.kinds[kind], columns, strict=False):
                 self.store.touch(size_class, column)
+                self._evacuator.pin(size_class, column)
                 record.held[group] += column
                 record.settled[group] = len(column)
                 record.last_slab[size_class] = self.store.slabs.slab_of(size_class, column[-1])
@@ -355,6 +393,7 @@ class Pool:
         size_class = self.plan.class_of_group[group]
         near = record.last_slab.get(size_class)
         blocks = self.store.grant(size_class, num_blocks, near, demand)
+        self._evacuator.pin(size_class, blocks)
         record.last_slab[size_class] = self.store.slabs.slab_of(size_class, blocks[-1])
         record.granted[group] += blocks
         self.num_granted[size_class] += num_blocks
@@ -374,13 +413,6 @@ class Pool:
         before = max(record.owed[size_class], 0)
         record.owed[size_class] += num_blocks
         self.owed[size_class] += max(record.owed[size_class], 0) - before
-
-    def _lease(self, num_blocks: Sequence[int]) -> Grant:
-        """Grant the client as a whole what fits."""
-        grant = self._grant(self._new_record(), num_blocks)
-        for group, blocks in enumerate(grant.blocks):
-            self.lease.add(GroupId(group), blocks)
-        return grant
 
     def _new_record(self) -> RequestRecord:
         return RequestRecord.empty(len(self.plan.groups), len(self.plan.classes))

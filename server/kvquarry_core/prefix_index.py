@@ -106,6 +106,21 @@ class PrefixIndex:
             del self._twins[key]
         self._rows[commitment.kind].pop(first, None)
 
+    def rename(self, commitment: Commitment, source: BlockId, target: BlockId) -> None:
+        """A row's content is in another block now."""
+        kind, row = commitment.kind, commitment.row
+        renamed = tuple(target if block == source else block for block in row)
+        if len(row) > 1:
+            del self._rows[kind][row[0]]
+            self._rows[kind][renamed[0]] = renamed
+        if row[0] == renamed[0]:
+            return
+        if self._found[kind][commitment.block_hash] == row[0]:
+            self._found[kind][commitment.block_hash] = renamed[0]
+        else:
+            twins = self._twins[kind, commitment.block_hash]
+            twins[twins.index(row[0])] = renamed[0]
+
     def commitments(self, kind: KindId) -> list[Commitment]:
         """Every entry of a kind, for audits."""
         entries = list(self._found[kind].items())

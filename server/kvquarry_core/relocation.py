@@ -31,11 +31,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A slab in use that could be cleared by moving its used blocks."""
+    """A slab in use that could be cleared.
+
+    Attributes:
+        slab: Which one.
+        owner: The class it belongs to.
+        moved_bytes: Bytes of its used blocks, in all regions.
+    """
 
     slab: SlabId
     owner: ClassId
-    num_used: int
     moved_bytes: int
 
 
@@ -50,14 +55,6 @@ class Relocation(Protocol):
             num_slabs: How many are needed.
         """
         ...
-
-
-class NoRelocation:
-    """Nothing is moved: blocks are waited for."""
-
-    def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
-        """See :meth:`Relocation.choose`."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +74,8 @@ class Evacuation:
         return cheapest if enough else ()
 
 
-#: The relocations on offer by name.
-RELOCATIONS: dict[str, Callable[[], Relocation]] = {
-    "off": NoRelocation,
+#: The relocations on offer by name; None for moving nothing.
+RELOCATIONS: dict[str, Callable[[], Relocation | None]] = {
+    "off": lambda: None,
     "evacuate": lambda: Evacuation(most_bytes=64 << 20),
 }

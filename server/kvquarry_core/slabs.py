@@ -12,7 +12,7 @@ is what another class can have.
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress, repeat
 from operator import floordiv
 from typing import cast
@@ -99,13 +99,24 @@ class SlabMap:
         """The same of slabs that hold cached content alone."""
         return self._partial_idle[size_class]
 
-    def mixed(self, size_class: ClassId) -> SlabId | None:
+    def mixed(self, size_class: ClassId, leaving: Container[SlabId] = ()) -> SlabId | None:
         """A slab of the class in use that holds cached blocks, too; O(slabs)."""
         per_slab = self._blocks_per_slab[size_class]
-        for slab, owner in enumerate(self._owner):
-            if owner == size_class and 0 < self._num_used[slab] < per_slab - self._num_free[slab]:
-                return SlabId(slab)
+        for slab in self.in_use(size_class):
+            if self._num_used[slab] < per_slab - self._num_free[slab] and slab not in leaving:
+                return slab
         return None
+
+    def in_use(self, size_class: ClassId) -> Iterator[SlabId]:
+        """The slabs of a class with a used block, the lowest first; O(slabs)."""
+        for slab, owner in enumerate(self._owner):
+            if owner == size_class and self._num_used[slab]:
+                yield SlabId(slab)
+
+    def blocks_of(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
+        """All blocks of a slab."""
+        per_slab = self._blocks_per_slab[size_class]
+        return [BlockId(block) for block in range(slab * per_slab, (slab + 1) * per_slab)]
 
     def carve(self, size_class: ClassId) -> SlabId:
         """Give an unassigned slab to ``size_class``; the lowest-numbered fresh one first."""
@@ -217,6 +228,10 @@ class SlabMap:
         dirty = self._dirty[size_class]
         for block in blocks:
             dirty[block] = 0
+
+    def copy_dirt(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
+        """One block's bytes were copied over another's."""
+        self._dirty[size_class][target] = self._dirty[size_class][source]
 
     def free_blocks(self, slab: SlabId) -> list[BlockId]:
         """Every free block of a carved slab, for audits; O(blocks per slab)."""

@@ -40,7 +40,7 @@ def _snapshot_of_class(pool: Pool, size_class: ClassId) -> object:
         [pool.store.num_references(size_class, block) for block in blocks],
         [pool.store.commitment(size_class, block) for block in blocks],
         [pool.store.slabs.is_dirty(size_class, block) for block in blocks],
-        list(pool.store.cached_blocks(size_class)),
+        list(pool.store.by_age(size_class)),
         list(pool.store.idle_slabs(size_class)),
         list(pool.store.slabs.partial(size_class)),
     )

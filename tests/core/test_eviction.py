@@ -58,7 +58,7 @@ def cache_row(pool: Pool, kind: KindId, name: bytes) -> tuple[BlockId, ...]:
 def cached_names(pool: Pool, size_class: ClassId) -> list[bytes]:
     """The hashes of the cached blocks, the next victim first."""
     names: list[bytes] = []
-    for block in pool.store.cached_blocks(size_class):
+    for block in pool.store.by_age(size_class):
         commitment = pool.store.commitment(size_class, block)
         assert commitment is not None
         names.append(commitment.block_hash)
@@ -197,9 +197,9 @@ class TestPlacement:
             pool, slabs = self.filled(Affinity())
             assert self.next_slab(pool, handle) == slabs[handle]
 
-    def test_affinity_takes_the_slab_that_has_had_room_for_longest_next(self) -> None:
+    def test_affinity_takes_the_lowest_slab_next(self) -> None:
         pool, slabs = self.filled(Affinity())
-        assert self.next_slab(pool, 2) == slabs[1]
+        assert self.next_slab(pool, 2) == slabs[0]
 
     def test_first_fit_takes_the_lowest_slab_whoever_asks(self) -> None:
         for handle in (0, 1, 2):
