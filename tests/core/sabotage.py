@@ -6,10 +6,10 @@ from itertools import takewhile
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.eviction import CacheView, Lru
 from kvquarry_core.group_rules import NO_HIT, FullAttention, Hashes, KindHit, RecurrentState
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lease import Lease
-from kvquarry_core.lru import RecencyList
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Commitment, PrefixIndex
@@ -210,9 +210,9 @@ def free_head_before_tail(self: Pool, handle: Handle) -> None:
             self.store.release(size_class, [block])
 
 
-def evict_the_newest(self: RecencyList) -> int | None:
-    """The block used last goes first."""
-    return max(self, key=self.stamp_of, default=None)
+def evict_the_newest(_: Lru, cache: CacheView, size_class: ClassId) -> BlockId | None:
+    """What was used last goes first."""
+    return list(cache.by_age(size_class))[-1]
 
 
 def never_another_class(*_: object) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import BrokenLaw, UsageError
+from kvquarry_core.eviction import Lru
 from kvquarry_core.ids import BlockId
-from kvquarry_core.lru import RecencyList
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
@@ -139,7 +139,7 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
         test_eviction.test_free_returns_tail_before_head,
     ),
     "the newest first": (
-        Sabotage(RecencyList, "oldest", sabotage.evict_the_newest),
+        Sabotage(Lru, "victim", sabotage.evict_the_newest),
         test_eviction.test_the_block_used_longest_ago_goes_first,
     ),
     "slabs that stay where they are": (
