@@ -36,6 +36,7 @@ class BlockStore:
         self.slabs = SlabMap(plan)
         self.index = PrefixIndex(len(plan.kinds))
         self.num_evictions = [0] * len(plan.classes)
+        self.num_moves = [0] * len(plan.classes)
         self._placement = placement
         self._eviction = eviction
         self._observer = observer
@@ -379,6 +380,7 @@ class BlockStore:
     def move(self, size_class: ClassId, source: BlockId, hole: SlabId) -> BlockId:
         """Move what a used block is to a free block of another slab; the source becomes free."""
         [target] = self.slabs.pop_free(hole, 1)
+        self.num_moves[size_class] += 1
         refs, hashes = self._refs[size_class], self._hashes[size_class]
         commitment = self.commitment(size_class, source)
         if commitment is not None:

@@ -44,6 +44,10 @@ class PolicyNames:
         )
 
 
+#: Leaves every choice to somebody else.
+NO_CHOICE = PolicyNames("", "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The policies of a pool, made for it alone."""

@@ -10,8 +10,8 @@ from itertools import groupby
 from kvquarry_core.errors import UsageError
 from kvquarry_core.messages import AdmitRequest, Ask, Refusal
 from kvquarry_core.observer import EvictionLog
-from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
+from kvquarry_core.policies import Policies, PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_core.usage import usage_of
 from kvquarry_server.application import apply_operation
@@ -47,13 +47,15 @@ class Terms:
 
     Attributes:
         plan: How its pool is cut.
-        placement: Where the pool's new blocks go.
+        names: The policies its pool goes by, for people.
+        policies: The same, as objects of its own.
         num_workers: Workers that must register before a block is handed out.
         most_requests: Requests the pool may hold at a time.
     """
 
     plan: Plan
-    placement: Placement
+    names: PolicyNames
+    policies: Policies
     num_workers: int
     most_requests: int
 
@@ -68,7 +70,14 @@ class Attachment:
         self.revision = 0
         self.last_batch_number = 0
         self._evictions = EvictionLog()
-        self.pool = Pool(terms.plan, placement=terms.placement, observer=self._evictions)
+        self.policies = terms.names
+        self.pool = Pool(
+            terms.plan,
+            placement=terms.policies.placement,
+            eviction=terms.policies.eviction,
+            relocation=terms.policies.relocation,
+            observer=self._evictions,
+        )
         self._answers = AnswerLog()
         self._most_requests = terms.most_requests
 

@@ -75,6 +75,10 @@ def _evictions(pool: PoolStatus) -> Values:
     return {(str(index),): count for index, count in enumerate(pool.num_evictions)}
 
 
+def _moves(pool: PoolStatus) -> Values:
+    return {(str(index),): count for index, count in enumerate(pool.num_moves)}
+
+
 def _class_changes(pool: PoolStatus) -> Values:
     return {
         (str(change.from_class), str(change.to_class)): change.count
@@ -191,6 +195,13 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
         "kvquarry_evictions_total",
         "Cached blocks dropped to reuse their memory.",
         _evictions,
+        ("size_class",),
+    ),
+    PoolMetric(
+        _COUNTER,
+        "kvquarry_moves_total",
+        "Blocks that were moved to make room for larger ones.",
+        _moves,
         ("size_class",),
     ),
     PoolMetric(

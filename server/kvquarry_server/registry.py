@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kvquarry_core.placement import Affinity, FirstFit
 from kvquarry_core.plan import GroupSpec, make_plan
+from kvquarry_core.policies import BUILT_IN, NO_CHOICE, Catalog, PolicyNames
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment, Identity, Terms
 from kvquarry_server.faults import (
@@ -41,6 +41,7 @@ class OpenRequest:
         pool_bytes: Bytes each worker has for its copy of the pool.
         num_workers: Workers that must register before a block is handed out.
         model: What is served, for people.
+        policies: What its pool goes by; empty names for the service's choice.
     """
 
     engine: str
@@ -48,6 +49,7 @@ class OpenRequest:
     pool_bytes: int
     num_workers: int
     model: str
+    policies: PolicyNames = NO_CHOICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,15 @@ class Policy:
     Attributes:
         lease_s: How long a pool outlives its stream.
         attach_s: How long a pool waits for its first stream.
-        placement: Where new blocks go.
+        pool_policies: What a pool goes by whose engine does not choose.
+        catalog: What engines may choose from.
         limits: What the service holds at most.
     """
 
     lease_s: float = 10.0
     attach_s: float = 900.0
-    placement: type[Affinity] | type[FirstFit] = Affinity
+    pool_policies: PolicyNames = field(default_factory=PolicyNames)
+    catalog: Catalog = BUILT_IN
     limits: Limits = field(default_factory=Limits)
 
 
@@ -101,10 +105,12 @@ class Registry:
         if self._is_draining:
             raise Draining("the service is about to stop and opens no more pools")
         self._check(request)
-        plan = make_plan(request.groups, request.pool_bytes)
-        identity = self._next_life(request)
         policy = self.policy
-        terms = Terms(plan, policy.placement(), request.num_workers, policy.limits.num_requests)
+        plan = make_plan(request.groups, request.pool_bytes)
+        names = request.policies.or_else(policy.pool_policies)
+        policies = policy.catalog.make(names)
+        identity = self._next_life(request)
+        terms = Terms(plan, names, policies, request.num_workers, policy.limits.num_requests)
         lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
         attachment = Attachment(identity, terms, lease)
         self._pools[identity.pool_id] = attachment

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import grpc
 from prometheus_client import CollectorRegistry
 
-from kvquarry_core.placement import PLACEMENTS
+from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_server import servers
 from kvquarry_server.addresses import Address, TcpAddress
 from kvquarry_server.faults import Draining
@@ -53,7 +53,8 @@ class Service:
         policy = Policy(
             lease_s=settings.lease_s,
             attach_s=settings.attach_s,
-            placement=PLACEMENTS[settings.placement],
+            pool_policies=PolicyNames(settings.placement, settings.eviction, settings.relocation),
+            catalog=installed_policies(),
         )
         self._registry = Registry(policy, time.monotonic)
         self._health = Health(servers.SERVICE_NAMES)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kvquarry_core.placement import PLACEMENTS
+from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_server.addresses import (
     Address,
     InvalidAddress,
@@ -38,7 +38,9 @@ class ServeSettings:
         keepalive_s: How long an engine may be silent before it is asked whether it lives, and how
             long it is then waited for.
         max_message_bytes: The largest message the service takes.
-        placement: The policy that decides where new blocks go.
+        placement: Where new blocks go, unless an engine chooses otherwise.
+        eviction: What goes first when memory is short; likewise.
+        relocation: What may be moved for a large block; likewise.
         has_reflection: Whether the service describes its API to whoever asks.
         drain_s: How long engines may go on after SIGTERM.
         log_level: The least severe messages that are logged.
@@ -52,6 +54,8 @@ class ServeSettings:
     keepalive_s: float
     max_message_bytes: int
     placement: str
+    eviction: str
+    relocation: str
     has_reflection: bool
     drain_s: float
     log_level: str
@@ -92,7 +96,10 @@ def add_serve_flags(
     flags.add("attach-seconds", "900", _positive, "how long a new pool waits for its first stream")
     flags.add("keepalive-seconds", "10", _positive, "after that much silence, twice, it is dead")
     flags.add("max-message-bytes", str(16 << 20), _message_bytes, "the largest message taken")
-    flags.add("placement", "affinity", _one_of(*PLACEMENTS), "where new blocks go")
+    offered, default = installed_policies(), PolicyNames()
+    flags.add("placement", default.placement, _one_of(*offered.placements), "where new blocks go")
+    flags.add("eviction", default.eviction, _one_of(*offered.evictions), "what goes first")
+    flags.add("relocation", default.relocation, _one_of(*offered.relocations), "what may move")
     flags.add("drain-seconds", "10", _not_negative, "how long engines may go on after SIGTERM")
     flags.add("log-level", "info", _one_of("debug", "info", "warning", "error"), "what is logged")
     parser.add_argument(
@@ -121,6 +128,8 @@ def serve_settings(arguments: argparse.Namespace) -> ServeSettings:
         keepalive_s=arguments.keepalive_seconds,
         max_message_bytes=arguments.max_message_bytes,
         placement=arguments.placement,
+        eviction=arguments.eviction,
+        relocation=arguments.relocation,
         has_reflection=arguments.reflection == "on",
         drain_s=arguments.drain_seconds,
         log_level=arguments.log_level,

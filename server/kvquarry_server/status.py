@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from kvquarry_core.messages import PoolCounters
 from kvquarry_core.plan import Plan
+from kvquarry_core.policies import PolicyNames
 from kvquarry_core.usage import PoolUsage, usage_of
 from kvquarry_server.attachment import Attachment, Identity
 from kvquarry_server.registry import Registry
@@ -29,7 +30,9 @@ class PoolStatus:
         revision: The number of its last mutation.
         usage: Where its blocks are.
         counters: What happened since it was opened.
+        policies: What the pool goes by.
         num_evictions: Evicted blocks, by size class.
+        num_moves: Moved blocks, by size class.
         class_changes: For every ordered pair of different size classes.
         is_attached: Whether a stream is open.
         lease_remaining_s: Until it is dropped; only while no stream is open.
@@ -44,7 +47,9 @@ class PoolStatus:
     revision: int
     usage: PoolUsage
     counters: PoolCounters
+    policies: PolicyNames
     num_evictions: tuple[int, ...]
+    num_moves: tuple[int, ...]
     class_changes: tuple[ClassChange, ...]
     is_attached: bool
     lease_remaining_s: float
@@ -99,7 +104,9 @@ def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
         revision=attachment.revision,
         usage=usage_of(pool),
         counters=replace(pool.totals),
+        policies=attachment.policies,
         num_evictions=tuple(pool.store.num_evictions),
+        num_moves=tuple(pool.store.num_moves),
         class_changes=tuple(_class_changes(pool.store.slabs.num_class_changes)),
         is_attached=attachment.lease.is_held,
         lease_remaining_s=attachment.lease.remaining_s(now=now),

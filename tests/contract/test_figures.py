@@ -65,6 +65,7 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
         figures[f"slabs/{index}"] = sum(blocks.values()) // geometry["blocks_per_slab"]
         figures[f"block_bytes/{index}"] = geometry["stride_bytes"] * plan["region_count"]
         figures[f"evictions_total/{index}"] = counters["eviction_counts"][index]
+        figures[f"moves_total/{index}"] = counters["move_counts"][index]
     for change in counters["class_changes"]:
         name = f"slab_class_changes_total/{change['from_class']}/{change['to_class']}"
         figures[name] = change["count"]

@@ -1,11 +1,12 @@
 """Engines have one pool at a time, lives follow each other, and leases lapse."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvquarry_core.errors import PlanError, Reason, UsageError
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.placement import FirstFit
-from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.policies import NO_CHOICE, PolicyNames
 from kvquarry_server.attachment import Attachment
 from kvquarry_server.faults import (
     Draining,
@@ -18,7 +19,7 @@ from kvquarry_server.faults import (
 )
 from kvquarry_server.limits import Limits
 from kvquarry_server.registry import Policy, Registry
-from tests.server.doubles import POOL_BYTES, FakeClock, FakeStream, open_request
+from tests.server.doubles import FakeClock, FakeStream, open_request
 
 
 @pytest.fixture
@@ -204,9 +205,28 @@ def test_a_pool_nobody_holds_is_refused(registry: Registry, num_workers: int) ->
         registry.open(open_request(num_workers=num_workers))
 
 
-def test_placement_is_the_services_choice(clock: FakeClock) -> None:
-    groups = (GroupSpec(GroupKind.FULL_ATTENTION, 4, 64, 1),)
-    registry = Registry(Policy(placement=FirstFit), clock)
-    attachment = registry.open(open_request(groups=groups, pool_bytes=POOL_BYTES))
+def opened_with(clock: FakeClock, service: PolicyNames, engine: PolicyNames) -> PolicyNames:
+    registry = Registry(Policy(pool_policies=service), clock)
+    attachment = registry.open(replace(open_request(), policies=engine))
     check_integrity(attachment.pool)
-    assert isinstance(attachment.pool.store._placement, FirstFit)  # noqa: SLF001
+    return attachment.policies
+
+
+def test_an_engine_that_chooses_nothing_gets_the_services_policies(clock: FakeClock) -> None:
+    service = PolicyNames("first-fit", "slab-aware", "evacuate")
+    assert opened_with(clock, service, NO_CHOICE) == service
+    assert opened_with(clock, service, PolicyNames("", "lru", "off")) == PolicyNames(
+        "first-fit", "lru", "off"
+    )
+
+
+@pytest.mark.parametrize("names", [("x", "", ""), ("", "x", ""), ("", "", "x")])
+def test_an_unknown_policy_is_refused_and_the_earlier_life_goes_on(
+    clock: FakeClock, names: tuple[str, str, str]
+) -> None:
+    registry = Registry(Policy(), clock)
+    earlier = registry.open(open_request())
+    with pytest.raises(UsageError, match="there are") as caught:
+        registry.open(replace(open_request(), policies=PolicyNames(*names)))
+    assert caught.value.reason is Reason.UNKNOWN_POLICY
+    assert registry.attachments == [earlier]

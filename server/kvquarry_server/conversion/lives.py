@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kvquarry.v1alpha import pool_pb2, worker_pb2
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import GroupId
+from kvquarry_core.policies import PolicyNames
 from kvquarry_core.worker_layout import LayerView
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment
@@ -35,6 +36,9 @@ def open_request_from_wire(message: pool_pb2.OpenPoolRequest) -> OpenRequest:
         pool_bytes=message.pool_size_bytes,
         num_workers=message.worker_count,
         model=message.model,
+        policies=PolicyNames(
+            message.policies.placement, message.policies.eviction, message.policies.relocation
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockId
 from kvquarry_core.messages import Admission, AheadGrant, Grant, Refusal, RefusalCause
+from kvquarry_core.relocation import Move
 from kvquarry_core.usage import PoolUsage
 from kvquarry_server.errors import WireError
 from kvquarry_server.outcomes import Answer, BatchOutcome, CacheReset, Eviction
@@ -73,7 +74,19 @@ def _admission(admission: Admission) -> pool_pb2.Admission:
 
 
 def _grant(grant: Grant) -> pool_pb2.Grant:
-    return pool_pb2.Grant(blocks=_block_lists(grant.blocks), dirty=_block_lists(grant.dirty))
+    return pool_pb2.Grant(
+        blocks=_block_lists(grant.blocks),
+        dirty=_block_lists(grant.dirty),
+        moves=_moves(grant.moves) if grant.moves else None,
+    )
+
+
+def _moves(moves: Sequence[Move]) -> pool_pb2.Moves:
+    return pool_pb2.Moves(
+        size_classes=[move.size_class for move in moves],
+        sources=[move.source for move in moves],
+        targets=[move.target for move in moves],
+    )
 
 
 def _refusal(refusal: Refusal) -> pool_pb2.Refusal:

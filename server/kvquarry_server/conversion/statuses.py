@@ -5,7 +5,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from kvquarry.v1alpha import admin_pb2
+from kvquarry.v1alpha import admin_pb2, pool_pb2
 from kvquarry_server.conversion.outcomes import usage_to_wire
 from kvquarry_server.conversion.plans import plan_to_wire
 from kvquarry_server.status import PoolStatus, ServiceStatus
@@ -55,6 +55,11 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
         ],
         worker_count=pool.num_workers,
         request_count=pool.num_requests,
+        policies=pool_pb2.Policies(
+            placement=pool.policies.placement,
+            eviction=pool.policies.eviction,
+            relocation=pool.policies.relocation,
+        ),
     )
 
 
@@ -72,6 +77,7 @@ def _counters(pool: PoolStatus) -> admin_pb2.PoolCounters:
             )
             for change in pool.class_changes
         ],
+        move_counts=pool.num_moves,
     )
 
 

@@ -19,18 +19,30 @@ REFUSAL_CAUSE_SAME_STEP: RefusalCause
 REFUSAL_CAUSE_NEVER_FITS: RefusalCause
 
 class OpenPoolRequest(_message.Message):
-    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model")
+    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies")
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     POOL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     WORKER_COUNT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
     engine: str
     groups: _containers.RepeatedCompositeFieldContainer[_plan_pb2.GroupSpec]
     pool_size_bytes: int
     worker_count: int
     model: str
-    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ...) -> None: ...
+    policies: Policies
+    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+
+class Policies(_message.Message):
+    __slots__ = ("placement", "eviction", "relocation")
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    EVICTION_FIELD_NUMBER: _ClassVar[int]
+    RELOCATION_FIELD_NUMBER: _ClassVar[int]
+    placement: str
+    eviction: str
+    relocation: str
+    def __init__(self, placement: _Optional[str] = ..., eviction: _Optional[str] = ..., relocation: _Optional[str] = ...) -> None: ...
 
 class OpenPoolResponse(_message.Message):
     __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds")
@@ -281,12 +293,24 @@ class BlockList(_message.Message):
     def __init__(self, blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("blocks", "dirty")
+    __slots__ = ("blocks", "dirty", "moves")
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     DIRTY_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     blocks: _containers.RepeatedCompositeFieldContainer[BlockList]
     dirty: _containers.RepeatedCompositeFieldContainer[BlockList]
-    def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ...) -> None: ...
+    moves: Moves
+    def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ...) -> None: ...
+
+class Moves(_message.Message):
+    __slots__ = ("size_classes", "sources", "targets")
+    SIZE_CLASSES_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    size_classes: _containers.RepeatedScalarFieldContainer[int]
+    sources: _containers.RepeatedScalarFieldContainer[int]
+    targets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, size_classes: _Optional[_Iterable[int]] = ..., sources: _Optional[_Iterable[int]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AheadGrant(_message.Message):
     __slots__ = ("grants",)
