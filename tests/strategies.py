@@ -7,6 +7,14 @@ from kvquarry_core.errors import PlanError
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, make_plan
 
 GROUP_KINDS = tuple(GroupKind)
+WINDOWED = (GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
+MAY_BE_DRAFT = (GroupKind.FULL_ATTENTION, *WINDOWED)
+#: A model with cross attention never hits, so it is drawn less often.
+_SMALL_KINDS = (
+    *[GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW] * 3,
+    *[GroupKind.CHUNKED_LOCAL, GroupKind.RECURRENT_STATE] * 3,
+    *[GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH],
+)
 
 #: Pages as models have them, odd ones, and tiny ones, where all bounds are tight. Two sizes of one
 #: pool differ by a factor of about 100 at most, since planning takes time in proportion.
@@ -29,13 +37,25 @@ def group_specs(
 ) -> st.SearchStrategy[GroupSpec]:
     """One KV cache group of any kind."""
     return st.builds(
-        GroupSpec,
+        make_group,
         kind=st.sampled_from(GROUP_KINDS),
         block_tokens=block_tokens,
         page_bytes=page_bytes,
         num_layers=st.integers(1, 12),
         num_speculative_blocks=st.integers(0, 3),
         alignment_bytes=st.sampled_from([1, 4, 16, 64, 512]),
+        window_tokens=st.sampled_from([1, 7, 16, 128, 1024]),
+        is_draft=st.booleans(),
+    )
+
+
+def make_group(kind: GroupKind, *, window_tokens: int, is_draft: bool, **sizes: int) -> GroupSpec:
+    """A group that has a window, or is a draft model's, only where its kind allows that."""
+    return GroupSpec(
+        kind=kind,
+        window_tokens=window_tokens if kind in WINDOWED else 0,
+        is_draft=is_draft and kind in MAY_BE_DRAFT,
+        **sizes,
     )
 
 
@@ -67,13 +87,15 @@ def small_plans(draw: st.DrawFn) -> Plan:
     specs = draw(
         st.lists(
             st.builds(
-                GroupSpec,
-                kind=st.sampled_from(GROUP_KINDS),
+                make_group,
+                kind=st.sampled_from(_SMALL_KINDS),
                 block_tokens=st.sampled_from([1, 2, 3, 4]),
                 page_bytes=SMALL_PAGE_BYTES,
                 num_layers=st.just(1),
                 num_speculative_blocks=st.integers(0, 1),
                 alignment_bytes=st.sampled_from([8, 16]),
+                window_tokens=st.integers(1, 9),
+                is_draft=st.sampled_from([False, False, False, True]),
             ),
             min_size=1,
             max_size=3,

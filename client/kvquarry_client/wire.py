@@ -130,6 +130,8 @@ class BatchBuilder:
                 must_fit_tokens=request.must_fit_tokens,
                 keep_free_block_counts=request.keep_free_blocks,
                 states_are_leased=request.states_are_leased,
+                in_flight_tokens=request.in_flight_tokens,
+                encoder_tokens=request.encoder_tokens,
             )
         )
 

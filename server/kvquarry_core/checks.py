@@ -25,7 +25,13 @@ def check_admit(plan: Plan, request: AdmitRequest) -> None:
             f"a hit of at most {request.max_hit_tokens} tokens does not leave one of "
             f"{request.num_tokens} to compute",
         )
-    counts = (request.lookahead_tokens, request.must_fit_tokens, *request.keep_free_blocks)
+    counts = (
+        request.lookahead_tokens,
+        request.must_fit_tokens,
+        request.in_flight_tokens,
+        request.encoder_tokens,
+        *request.keep_free_blocks,
+    )
     if request.max_grant_tokens < 1 or min(counts) < 0:
         raise UsageError(
             Reason.INVALID_ARGUMENT,
@@ -83,6 +89,11 @@ def check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: F
     if not 0 <= kind < len(plan.kinds):
         raise UsageError(
             Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(plan.kinds) - 1}, not {kind}"
+        )
+    if not plan.spec_of_kind(kind).may_be_hit:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"kind {kind} is {plan.spec_of_kind(kind).kind.value}: its blocks are never shared",
         )
     members = plan.kinds[kind]
     if len(rows.blocks) != len(rows.hashes) * len(members):

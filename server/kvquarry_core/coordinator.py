@@ -38,18 +38,32 @@ class Coordinator:
         self.rules = tuple(rule_for(spec) for spec in specs)
         #: What a request builds on that finds nothing.
         self.no_hit = Hit(0, 0, (NO_HIT,) * len(specs))
-        self._alignment = math.lcm(*(spec.block_tokens for spec in specs))
-        self._hashes_per_block = [spec.block_tokens // plan.hash_tokens for spec in specs]
+        self._hash_tokens = plan.hash_tokens
+        self._alignment = math.lcm(*(spec.block_tokens for spec in specs if spec.may_be_hit))
+        self._hashes_per_block = [
+            spec.block_tokens // plan.hash_tokens if spec.may_be_hit else 1 for spec in specs
+        ]
         self._is_downward_closed = [spec.kind is GroupKind.FULL_ATTENTION for spec in specs]
+        # What cross attention holds is named by no hash, and scratch alone holds nothing.
+        self._never_hits = any(spec.kind is GroupKind.CROSS_ATTENTION for spec in specs) or not any(
+            spec.may_be_hit for spec in specs
+        )
 
     def longest_hit(self, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int) -> Hit:
         """The longest prefix of at most ``max_tokens`` tokens that every kind accepts.
 
         Each kind accepts a candidate length or shortens it; a shorter one is put to all kinds
-        again, until nobody objects. Lengths only shrink, so this ends.
+        again, until nobody objects. A kind shortens no further than to the longest that it has
+        itself, so no length that all kinds have is passed over, and since lengths only shrink,
+        this ends. A window or a state may have a long prefix and lack a shorter one: they are
+        asked anew every time.
         """
-        views = [Hashes(hashes, units) for units in self._hashes_per_block]
-        limit = max_tokens // self._alignment * self._alignment
+        if self._never_hits:
+            return self.no_hit
+        most_hashes = max_tokens // self._hash_tokens
+        views = [Hashes(hashes, units, most_hashes) for units in self._hashes_per_block]
+        limit = min(most_hashes, len(hashes)) * self._hash_tokens
+        limit = limit // self._alignment * self._alignment
         if len(self.rules) == 1:
             found = self.rules[0].longest_hit(index, KindId(0), views[0], limit)
             return Hit(found.num_tokens, found.num_tokens, (found,))
@@ -64,10 +78,11 @@ class Coordinator:
                 else:
                     hit = rule.longest_hit(index, KindId(kind), views[kind], length)
                 hits[kind] = hit
-                longest = max(longest, hit.num_tokens)
+                if hit.rows:
+                    longest = max(longest, hit.num_tokens)
                 length = hit.num_tokens // self._alignment * self._alignment
             if length == candidate:
-                return Hit(length, longest, tuple(hit or NO_HIT for hit in hits))
+                return Hit(length, max(longest, length), tuple(hit or NO_HIT for hit in hits))
             candidate = length
         return Hit(0, longest, (NO_HIT,) * len(self.rules))
 

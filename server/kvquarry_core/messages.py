@@ -29,6 +29,9 @@ class AdmitRequest:
         keep_free_blocks: Blocks of each class that must stay free after that.
         states_are_leased: The client runs the request on states of its lease: none are granted,
             and none are asked for when sizes are summed.
+        in_flight_tokens: The most tokens on their way at once, where several steps overlap: blocks
+            that these read do not leave a window. 0 for ``max_grant_tokens``.
+        encoder_tokens: Tokens of the encoder, which groups of cross attention hold.
     """
 
     handle: Handle
@@ -40,6 +43,8 @@ class AdmitRequest:
     must_fit_tokens: int = 0
     keep_free_blocks: Sequence[int] = ()
     states_are_leased: bool = False
+    in_flight_tokens: int = 0
+    encoder_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class AheadRequest:
 
     Attributes:
         handles: The requests.
-        num_blocks: Blocks wanted in every group of full attention, for each of them.
+        num_blocks: Blocks wanted in every group that grows with every token, for each of them.
     """
 
     handles: Sequence[Handle]
@@ -153,8 +158,8 @@ class Admission:
     Attributes:
         hit_tokens: Tokens that need not be computed again.
         longest_tokens: The longest prefix any single kind has (see ``coordinator.Hit``).
-        hit_blocks: The blocks touched, per group: all of the prefix for attention, the last
-            one for states.
+        hit_blocks: The blocks touched, per group, the last ones of the prefix: all of it for full
+            attention, what is within reach for a window, one for states, none for others.
         grant: What may be spent.
     """
 

@@ -49,6 +49,12 @@ class GroupKind(Enum):
     SCRATCH = "scratch"
 
 
+_NEVER_HIT = (GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
+_WINDOWED = (GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
+#: A draft model's states would depend on tokens beyond the prefix that their hash names.
+_MAY_BE_DRAFT = (GroupKind.FULL_ATTENTION, *_WINDOWED)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
     """What the pool must know of one KV cache group.
@@ -77,6 +83,11 @@ class GroupSpec:
     def may_be_padded(self) -> bool:
         """Kernels split attention blocks, so only states may be padded."""
         return self.kind is GroupKind.RECURRENT_STATE
+
+    @property
+    def may_be_hit(self) -> bool:
+        """Whether a hash can name what a block holds, so that others may use it."""
+        return self.kind not in _NEVER_HIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,8 @@ class Plan:
         kinds: For each :data:`KindId`, the groups with equal specs.
         classes: Size classes by :data:`ClassId`, smallest stride first.
         class_of_group: The class each group takes its blocks from.
-        hash_tokens: Tokens per block hash: divides every group's ``block_tokens``.
+        hash_tokens: Tokens per block hash: divides the ``block_tokens`` of every group that may be
+            hit.
         num_regions: Stretches of memory, one per layer of the largest group.
         slab_bytes: Bytes of a slab in one region.
         num_slabs: Slabs in the pool. Slab 0 also holds the null blocks.
@@ -175,7 +187,7 @@ def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
         kinds=_kinds(groups),
         classes=tuple(_size_classes(slab, num_slabs, reserved)),
         class_of_group=tuple(ClassId(contents.index(_content(group))) for group in groups),
-        hash_tokens=math.gcd(*(group.block_tokens for group in groups)),
+        hash_tokens=_hash_tokens(groups),
         num_regions=num_regions,
         slab_bytes=slab.slab_bytes,
         num_slabs=num_slabs,
@@ -240,6 +252,21 @@ def _check_groups(groups: Sequence[GroupSpec]) -> None:
         sizes = (group.block_tokens, group.page_bytes, group.num_layers, group.alignment_bytes)
         if min(sizes) < 1 or group.num_speculative_blocks < 0:
             raise PlanError(Reason.INVALID_GROUPS, f"group {index} has a size below 1: {group}")
+        if (group.window_tokens > 0) != (group.kind in _WINDOWED) or group.window_tokens < 0:
+            raise PlanError(
+                Reason.INVALID_GROUPS,
+                f"group {index} has a window of {group.window_tokens} tokens: a group of kind "
+                f"{group.kind.value} has {'one' if group.kind in _WINDOWED else 'none'}: {group}",
+            )
+        if group.is_draft and group.kind not in _MAY_BE_DRAFT:
+            raise PlanError(
+                Reason.INVALID_GROUPS, f"group {index} of a draft model is not attention: {group}"
+            )
+
+
+def _hash_tokens(groups: Sequence[GroupSpec]) -> int:
+    hit = [group.block_tokens for group in groups if group.may_be_hit]
+    return math.gcd(*(hit or [group.block_tokens for group in groups]))
 
 
 def _choose_slab(groups: Sequence[GroupSpec], region_bytes: int) -> _Slab:

@@ -7,7 +7,7 @@ A request's life, top to bottom::
     grow    grant more, when the request needs more than it was granted
     settle  give back what was not spent
     commit  a block is full: it may be found by its hash
-    drop    a block is no longer needed (a retired state)
+    drop    a block is no longer needed (a retired state, attention out of its window)
     free    the request is over; its content stays cached until memory is needed
 
 Beside the requests, the client has a *lease*: states that it runs its requests on and recycles by
@@ -320,9 +320,8 @@ class Pool:
                 return Refusal(RefusalCause.SAME_STEP, hit.num_tokens, hit.longest_tokens)
         touched = self._sizing.touched(hit)
         if request.must_fit_tokens:
-            whole = self._sizing.whole_sequence(request, 0)
-            if not self.plan.could_hold(whole):
-                return self._sizing.never(whole, hit)
+            if not self._sizing.could_ever_hold_whole(request, hit):
+                return self._sizing.never(self._sizing.whole_sequence(request, 0), hit)
             rest = self._sizing.whole_sequence(request, hit.num_tokens)
             demand = self._sizing.with_kept_free(rest, request)
             evacuated: Sequence[Candidate] = ()

@@ -3,10 +3,11 @@
 A gate that sums differently from the allocator either waits for ever or breaks its promise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import NOTHING_HIT, Coordinator, Hit
+from kvquarry_core.group_rules import GroupRule
 from kvquarry_core.ids import BlockId, ClassId, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.plan import GroupKind, Plan
@@ -32,21 +33,18 @@ class Sizing:
 
     def new_blocks(self, request: AdmitRequest, hit_tokens: int, num_tokens: int) -> list[int]:
         """New blocks by group for a request that goes from a hit to ``num_tokens``."""
-        wanted = [0] * len(self._plan.groups)
-        for index, (members, rule) in enumerate(zip(self._plan.kinds, self._rules, strict=True)):
-            if request.states_are_leased and self._is_leasable[index]:
-                continue
-            for group in members:
-                wanted[group] = rule.num_new_blocks(hit_tokens, num_tokens)
-        return wanted
+
+        def of_kind(rule: GroupRule) -> int:
+            return rule.num_new_blocks(*_span(rule, request, hit_tokens, num_tokens))
+
+        return self._by_group(request, of_kind)
 
     def attention(self, num_blocks: int) -> list[int]:
         """So many blocks in every group that grows with every token, by group."""
         wanted = [0] * len(self._plan.groups)
-        for index, members in enumerate(self._plan.kinds):
-            if not self._is_leasable[index]:
-                for group in members:
-                    wanted[group] = num_blocks
+        for members, rule in zip(self._plan.kinds, self._rules, strict=True):
+            for group in members:
+                wanted[group] = num_blocks if rule.grows else 0
         return wanted
 
     def with_reserve(self, by_group: Sequence[int]) -> list[int]:
@@ -73,8 +71,30 @@ class Sizing:
         return touched
 
     def whole_sequence(self, request: AdmitRequest, hit_tokens: int) -> list[int]:
-        """Blocks by class so that all of a request fits, beyond a hit."""
-        return self.by_class(self.new_blocks(request, hit_tokens, request.must_fit_tokens))
+        """Blocks by class so that all of a request fits, beyond a hit.
+
+        Blocks that leave a window on the way are used again, so they count once.
+        """
+        in_flight = (
+            request.in_flight_tokens or request.max_grant_tokens
+        ) + request.lookahead_tokens
+
+        def of_kind(rule: GroupRule) -> int:
+            span = _span(rule, request, hit_tokens, request.must_fit_tokens)
+            return rule.most_new_blocks(*span, in_flight)
+
+        return self.by_class(self._by_group(request, of_kind))
+
+    def could_ever_hold_whole(self, request: AdmitRequest, hit: Hit) -> bool:
+        """Whether an empty pool holds all of a request, computed from its hit on or afresh.
+
+        A hit may need less: what lies before its windows is never computed again.
+        """
+        after_hit = self.whole_sequence(request, hit.num_tokens)
+        touched = self.touched(hit)
+        with_hit = [new + len(old) for new, old in zip(after_hit, touched, strict=True)]
+        afresh = self.whole_sequence(request, 0)
+        return self._plan.could_hold(afresh) or self._plan.could_hold(with_hit)
 
     def with_kept_free(self, demand: Sequence[int], request: AdmitRequest) -> list[int]:
         """A demand, and the blocks that must stay free besides."""
@@ -84,7 +104,11 @@ class Sizing:
     def first_token(self, request: AdmitRequest, hit: Hit) -> list[int]:
         """Blocks by class that the shortest first chunk needs in all, those of its hit included."""
         end = hit.num_tokens + 1 + request.lookahead_tokens
-        return self.by_class(self.new_blocks(request, 0, end))
+
+        def of_kind(rule: GroupRule) -> int:
+            return rule.num_held_blocks(*_span(rule, request, hit.num_tokens, end))
+
+        return self.by_class(self._by_group(request, of_kind))
 
     def first_chunks(self, request: AdmitRequest, hit: Hit) -> Iterator[list[int]]:
         """Blocks by group for the first chunk, then for ever smaller ones."""
@@ -102,8 +126,25 @@ class Sizing:
         """The refusal for a demand that not even an empty pool would hold."""
         return self._refusal(RefusalCause.NEVER_FITS, demand, hit)
 
+    def _by_group(self, request: AdmitRequest, of_kind: Callable[[GroupRule], int]) -> list[int]:
+        """What a rule says of each kind; nothing for states that the client has leased."""
+        wanted = [0] * len(self._plan.groups)
+        for index, (members, rule) in enumerate(zip(self._plan.kinds, self._rules, strict=True)):
+            if not (request.states_are_leased and self._is_leasable[index]):
+                num_blocks = of_kind(rule)
+                for group in members:
+                    wanted[group] = num_blocks
+        return wanted
+
     def _refusal(self, cause: RefusalCause, demand: Sequence[int], hit: Hit) -> Refusal:
         available = (
             self._store.num_available(ClassId(index)) for index in range(len(self._plan.classes))
         )
         return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), tuple(available))
+
+
+def _span(
+    rule: GroupRule, request: AdmitRequest, first_token: int, end_token: int
+) -> tuple[int, int]:
+    """The tokens that a rule counts: the encoder's are there from the first step on, or never."""
+    return (0, request.encoder_tokens) if rule.is_of_encoder else (first_token, end_token)

@@ -11,6 +11,9 @@ from tests.core import reference
 from tests.core.memory import Key, Tag
 from tests.core.small_pools import hashes
 
+#: Kinds whose blocks no hash names.
+NEVER_SHARED = (GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
+
 
 @dataclass(slots=True, eq=False)
 class FindableRow:
@@ -24,7 +27,7 @@ class FindableRow:
 
 @dataclass(slots=True)
 class Place:
-    """A block of a request. Attention blocks stand at a position, states do not."""
+    """A block of a request. Attention blocks stand at a position, others do not."""
 
     block: BlockId
     position: int | None
@@ -110,13 +113,33 @@ class Books:
         return used
 
     def new_blocks(self, request: AdmitRequest, hit_tokens: int, num_tokens: int) -> list[int]:
-        """New blocks by group; none for states, where those are leased."""
-        wanted = reference.new_blocks(self.plan, hit_tokens, num_tokens)
+        """New blocks by group for one chunk; none for states, where those are leased."""
+        wanted = reference.new_blocks(self.plan, hit_tokens, num_tokens, request.encoder_tokens)
+        return self._without_leased(request, wanted)
+
+    def whole_sequence(self, request: AdmitRequest, hit_tokens: int) -> list[int]:
+        """The most new blocks by group that a request will hold at once."""
+        in_flight = request.in_flight_tokens or request.max_grant_tokens
+        wanted = reference.most_new_blocks(
+            self.plan,
+            hit_tokens,
+            request.must_fit_tokens,
+            in_flight + request.lookahead_tokens,
+            request.encoder_tokens,
+        )
+        return self._without_leased(request, wanted)
+
+    def held_blocks(self, request: AdmitRequest, processed: int, num_tokens: int) -> list[int]:
+        """Blocks by group that going on from ``processed`` takes in all."""
+        wanted = reference.held_blocks(self.plan, processed, num_tokens, request.encoder_tokens)
+        return self._without_leased(request, wanted)
+
+    def _without_leased(self, request: AdmitRequest, wanted: list[int]) -> list[int]:
         if not request.states_are_leased:
             return wanted
-        attention = GroupKind.FULL_ATTENTION
+        states = GroupKind.RECURRENT_STATE
         return [
-            blocks if spec.kind is attention else 0
+            0 if spec.kind is states else blocks
             for blocks, spec in zip(wanted, self.plan.groups, strict=True)
         ]
 
@@ -134,6 +157,8 @@ class Books:
         Blocks whose hash was forgotten while several requests share them are not among them.
         """
         request, spec = self.requests[handle], self.plan.spec_of_kind(kind)
+        if spec.kind in NEVER_SHARED:
+            return []
         names = request.hashes[spec.block_tokens // self.plan.hash_tokens - 1 :]
         names = names[:: spec.block_tokens // self.plan.hash_tokens]
         open_places = [self._open_places(handle, group) for group in self.plan.kinds[kind]]
@@ -159,13 +184,12 @@ class Books:
         ]
 
     def hit_rows(self, names: list[BlockHash], hit_tokens: int) -> dict[KindId, list[FindableRow]]:
-        """The rows a hit references: all of them for attention, the last one for states."""
+        """The rows a hit references: those that the token after it reads."""
         rows: dict[KindId, list[FindableRow]] = {}
         for index in range(len(self.plan.kinds)):
             kind, spec = KindId(index), self.plan.spec_of_kind(KindId(index))
-            ends = range(spec.block_tokens, hit_tokens + 1, spec.block_tokens)
-            if spec.kind is GroupKind.RECURRENT_STATE:
-                ends = ends[-1:]
+            positions = reference.positions_read(spec, hit_tokens)
+            ends = [(position + 1) * spec.block_tokens for position in positions]
             keys = [(kind, names[end // self.plan.hash_tokens - 1]) for end in ends]
             rows[kind] = [self.findable[key][0] for key in keys]
         return rows

@@ -36,7 +36,7 @@ def of_admission(books: Books, request: AdmitRequest) -> ExpectedAdmission:
     hit_tokens = reference.longest_hit(books.plan, books.findable, names, request.max_hit_tokens)
     expected = _after_hit(books, request, hit_tokens)
     end = hit_tokens + 1 + request.lookahead_tokens
-    more = reference.by_class(books.plan, books.new_blocks(request, 0, end))
+    more = reference.by_class(books.plan, books.held_blocks(request, hit_tokens, end))
     if expected.causes == SHORT and not books.requests and reference.ever_fits(books.plan, more):
         return _after_hit(books, request, 0)
     return expected
@@ -58,7 +58,7 @@ def _after_hit(books: Books, request: AdmitRequest, hit_tokens: int) -> Expected
         if reference.fits(plan, used, reference.by_class(plan, wanted))
     ]
     keep = request.keep_free_blocks or [0] * len(plan.classes)
-    whole = reference.by_class(plan, demand(request.must_fit_tokens))
+    whole = reference.by_class(plan, books.whole_sequence(request, hit_tokens))
     spare = [blocks + free for blocks, free in zip(whole, keep, strict=True)]
     causes: frozenset[RefusalCause] | None = None
     if any(entry.is_too_young for entries in rows.values() for entry in entries):

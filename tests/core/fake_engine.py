@@ -13,9 +13,11 @@ from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Commitment, Row
-from tests.core import expectations
+from tests.core import expectations, reference
 from tests.core.books import Books, FakeRequest, FindableRow, Place, classes_of, content
 from tests.core.memory import Key, Memory, Tag
+
+WITHOUT_POSITIONS = (GroupKind.RECURRENT_STATE, GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
 
 
 class FakeEngine:
@@ -52,8 +54,12 @@ class FakeEngine:
     def _note_admission(self, request: AdmitRequest, text: str, answer: Admission) -> None:
         held: list[list[Place]] = []
         for group, blocks in enumerate(answer.hit_blocks):
-            is_state = self.plan.groups[group].kind is GroupKind.RECURRENT_STATE
-            held.append([Place(b, None if is_state else i) for i, b in enumerate(blocks)])
+            spec = self.plan.groups[group]
+            positions = reference.positions_read(spec, answer.hit_tokens)
+            is_state = spec.kind is GroupKind.RECURRENT_STATE
+            held.append(
+                [Place(b, None if is_state else i) for b, i in zip(blocks, positions, strict=True)]
+            )
         noted = FakeRequest(
             text=text,
             num_tokens=request.num_tokens,
@@ -61,7 +67,7 @@ class FakeEngine:
             is_counted=False,
             held=held,
             granted=[[] for _ in self.plan.groups],
-            next_position=[len(blocks) for blocks in answer.hit_blocks],
+            next_position=[answer.hit_tokens // spec.block_tokens for spec in self.plan.groups],
         )
         self.books.requests[request.handle] = noted
         self._check_hit_content(request, answer)
@@ -72,13 +78,11 @@ class FakeEngine:
         for index, members in enumerate(self.plan.kinds):
             spec = self.plan.spec_of_kind(KindId(index))
             units = spec.block_tokens // self.plan.hash_tokens
+            positions = reference.positions_read(spec, answer.hit_tokens)
             for member, group in enumerate(members):
-                for position, block in enumerate(answer.hit_blocks[group]):
-                    if spec.kind is GroupKind.RECURRENT_STATE:
-                        unit = answer.hit_tokens // self.plan.hash_tokens
-                    else:
-                        unit = (position + 1) * units
-                    tag = content(KindId(index), member, request.hashes[unit - 1])
+                for position, block in zip(positions, answer.hit_blocks[group], strict=True):
+                    block_hash = request.hashes[(position + 1) * units - 1]
+                    tag = content(KindId(index), member, block_hash)
                     key = self.books.key(group, block)
                     found = self.memory.read(key)
                     assert found == {tag}, f"hit {key} for {tag}, found {found}"
@@ -130,8 +134,8 @@ class FakeEngine:
         for block in taken:
             key = self.books.key(group, block)
             self.write_draft(key, request.dirty)
-            is_state = self.plan.groups[group].kind is GroupKind.RECURRENT_STATE
-            position = None if is_state else request.next_position[group]
+            has_positions = self.plan.groups[group].kind not in WITHOUT_POSITIONS
+            position = request.next_position[group] if has_positions else None
             request.next_position[group] += 1
             request.held[group].append(Place(block, position))
 

@@ -39,9 +39,12 @@ def check_groups(plan: Plan, groups: Sequence[GroupSpec]) -> None:
     for group, size_class in zip(groups, plan.class_of_group, strict=True):
         geometry = plan.classes[size_class]
         assert geometry.page_bytes == group.page_bytes
-        if group.kind is GroupKind.FULL_ATTENTION:
+        if group.kind is not GroupKind.RECURRENT_STATE:
             assert geometry.stride_bytes == group.page_bytes, "kernels split attention blocks"
-    assert plan.hash_tokens == math.gcd(*(group.block_tokens for group in groups))
+    never_hit = (GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
+    hashed = [group.block_tokens for group in groups if group.kind not in never_hit]
+    if hashed:
+        assert plan.hash_tokens == math.gcd(*hashed)
     assert sorted(group for kind in plan.kinds for group in kind) == list(range(len(groups)))
     for kind in plan.kinds:
         assert len({plan.groups[group] for group in kind}) == 1

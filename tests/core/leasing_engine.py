@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AheadRequest, Grant, Refusal
-from kvquarry_core.plan import GroupKind
 from tests.core import expectations, reference
 from tests.core.books import Place
-from tests.core.fake_engine import FakeEngine
+from tests.core.fake_engine import WITHOUT_POSITIONS, FakeEngine
 
 #: Blocks are granted ahead while one in so many of their class could still be had by others.
 RESERVE = 16
@@ -78,8 +77,8 @@ class LeasingEngine(FakeEngine):
             assert not self._leaves_reserve(before, least), "memory was plenty"
 
     def _in_attention(self, num_blocks: int) -> list[int]:
-        """So many blocks in every group of attention."""
-        is_attention = [spec.kind is GroupKind.FULL_ATTENTION for spec in self.plan.groups]
+        """So many blocks in every group that grows with every token."""
+        is_attention = [spec.kind not in WITHOUT_POSITIONS for spec in self.plan.groups]
         return [num_blocks if mine else 0 for mine in is_attention]
 
     def _leaves_reserve(self, used: list[set[BlockId]], num_blocks: int) -> bool:

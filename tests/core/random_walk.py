@@ -6,6 +6,7 @@ from collections.abc import Callable
 from kvquarry_core.ids import GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal
 from kvquarry_core.plan import GroupKind
+from tests.core import reference
 from tests.core.leasing_engine import LeasingEngine
 from tests.core.prefill import commit_all, prefill
 from tests.core.small_pools import hashes
@@ -24,6 +25,8 @@ class RandomWalk:
         self.num_hits = self.num_refusals = 0
         self._random = random.Random(seed)
         self._next_handle = 0
+        self._has_windows = any(map(reference.is_windowed, engine.plan.groups))
+        self._has_encoder = not reference.can_hit(engine.plan)
         self._operations: dict[Callable[[], None], int] = {
             self._admit: 30,
             self._take: 30,
@@ -71,6 +74,8 @@ class RandomWalk:
             must_fit_tokens=rng.choice([0, num_tokens]),
             keep_free_blocks=keep,
             states_are_leased=rng.random() < 0.3,
+            in_flight_tokens=rng.choice([0, 1, num_tokens]) if self._has_windows else 0,
+            encoder_tokens=rng.randrange(8) if self._has_encoder else 0,
         )
         self._next_handle += 1
         answer = self.engine.admit(ask, text)
@@ -140,6 +145,8 @@ class RandomWalk:
         """Of leased states, as far as there are any."""
         request, plan = self.engine.books.requests[handle], self.engine.plan
         for kind in map(KindId, range(len(plan.kinds))):
+            if plan.spec_of_kind(kind).kind is not GroupKind.RECURRENT_STATE:
+                continue
             units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
             names = request.hashes[units - 1 :: units]
             has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])

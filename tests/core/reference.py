@@ -1,5 +1,6 @@
 """The same questions answered naively: brute force over sets, sharing no code with the core."""
 
+import functools
 from collections.abc import Container, Sequence
 
 from kvquarry_core.ids import BlockHash, BlockId, KindId
@@ -13,11 +14,20 @@ def longest_hit(
     max_tokens: int,
 ) -> int:
     """Every length from the longest to the shortest, put to every kind."""
+    if not can_hit(plan):
+        return 0
+    hashes = hashes[: max_tokens // plan.hash_tokens]
     kinds = [KindId(kind) for kind in range(len(plan.kinds))]
-    for num_tokens in range(max_tokens, 0, -1):
+    for num_tokens in range(len(hashes) * plan.hash_tokens, 0, -1):
         if all(accepts(plan, kind, findable, hashes, num_tokens) for kind in kinds):
             return num_tokens
     return 0
+
+
+def can_hit(plan: Plan) -> bool:
+    """Whether hashes name all that a request reads: an encoder's input is not among it."""
+    kinds = {spec.kind for spec in plan.groups}
+    return GroupKind.CROSS_ATTENTION not in kinds and kinds != {GroupKind.SCRATCH}
 
 
 def accepts(
@@ -29,17 +39,44 @@ def accepts(
 ) -> bool:
     """Whether one kind has what it needs to go on after exactly ``num_tokens`` tokens."""
     spec = plan.spec_of_kind(kind)
+    if spec.kind is GroupKind.SCRATCH:
+        return True
     if num_tokens % spec.block_tokens or num_tokens > len(hashes) * plan.hash_tokens:
         return False
-    ends = range(spec.block_tokens, num_tokens + 1, spec.block_tokens)
-    if spec.kind is GroupKind.RECURRENT_STATE:
-        ends = ends[-1:]
-    return all((kind, hashes[end // plan.hash_tokens - 1]) in findable for end in ends)
+    ends = [(position + 1) * spec.block_tokens for position in positions_read(spec, num_tokens)]
+    if spec.is_draft:
+        ends.append(num_tokens + spec.block_tokens)
+    units = [end // plan.hash_tokens for end in ends]
+    return all(unit <= len(hashes) and (kind, hashes[unit - 1]) in findable for unit in units)
 
 
-def new_blocks(plan: Plan, hit_tokens: int, num_tokens: int) -> list[int]:
-    """New blocks by group, to go from a hit to ``num_tokens``."""
-    return [_new_blocks(spec, hit_tokens, num_tokens) for spec in plan.groups]
+def positions_read(spec: GroupSpec, num_tokens: int) -> list[int]:
+    """The positions that token number ``num_tokens`` reads, itself left out."""
+    return sorted({token // spec.block_tokens for token in _tokens_read(spec, num_tokens)})
+
+
+def _tokens_read(spec: GroupSpec, num_tokens: int) -> Sequence[int]:
+    match spec.kind:
+        case GroupKind.FULL_ATTENTION:
+            return range(num_tokens)
+        case GroupKind.RECURRENT_STATE:
+            return range(num_tokens)[-1:]
+        case GroupKind.SLIDING_WINDOW:
+            return [t for t in range(num_tokens) if num_tokens - t < spec.window_tokens]
+        case GroupKind.CHUNKED_LOCAL:
+            chunk = num_tokens // spec.window_tokens
+            return [t for t in range(num_tokens) if t // spec.window_tokens == chunk]
+    return ()
+
+
+def new_blocks(plan: Plan, hit_tokens: int, num_tokens: int, encoder_tokens: int = 0) -> list[int]:
+    """New blocks by group, to go from a hit to ``num_tokens`` in one chunk."""
+    return [
+        len(positions_written(spec, 0, encoder_tokens))
+        if spec.kind is GroupKind.CROSS_ATTENTION
+        else _new_blocks(spec, hit_tokens, num_tokens)
+        for spec in plan.groups
+    ]
 
 
 def _new_blocks(spec: GroupSpec, hit_tokens: int, num_tokens: int) -> int:
@@ -47,8 +84,54 @@ def _new_blocks(spec: GroupSpec, hit_tokens: int, num_tokens: int) -> int:
         return 0
     if spec.kind is GroupKind.RECURRENT_STATE:
         return 1 + spec.num_speculative_blocks
-    blocks_needed = {token // spec.block_tokens for token in range(num_tokens)}
-    return len(blocks_needed - set(range(hit_tokens // spec.block_tokens)))
+    if spec.kind is GroupKind.SCRATCH:
+        return 1
+    return len(positions_written(spec, hit_tokens, num_tokens))
+
+
+def positions_written(spec: GroupSpec, first_token: int, end_token: int) -> set[int]:
+    """The positions of tokens ``[first_token, end_token)``."""
+    return {token // spec.block_tokens for token in range(first_token, end_token)}
+
+
+def most_new_blocks(
+    plan: Plan, hit_tokens: int, num_tokens: int, in_flight_tokens: int, encoder_tokens: int = 0
+) -> list[int]:
+    """New blocks by group that are ever held at once, whatever the chunks on the way."""
+    in_one_chunk = new_blocks(plan, hit_tokens, num_tokens, encoder_tokens)
+    return [
+        min(blocks, most_held(spec, in_flight_tokens)) if is_windowed(spec) else blocks
+        for spec, blocks in zip(plan.groups, in_one_chunk, strict=True)
+    ]
+
+
+@functools.cache
+def most_held(spec: GroupSpec, in_flight_tokens: int) -> int:
+    """The most blocks of a window, wherever it stands, and of the tokens in flight."""
+    start = spec.window_tokens
+    return max(
+        len(
+            {*positions_read(spec, processed)}
+            | positions_written(spec, processed, processed + in_flight_tokens)
+        )
+        for processed in range(start, start + spec.window_tokens * spec.block_tokens + 1)
+    )
+
+
+def held_blocks(plan: Plan, processed: int, num_tokens: int, encoder_tokens: int = 0) -> list[int]:
+    """Blocks by group that going from ``processed`` to ``num_tokens`` takes at least."""
+    in_all = new_blocks(plan, 0, num_tokens, encoder_tokens)
+    return [
+        len({*positions_read(spec, processed)} | positions_written(spec, processed, num_tokens))
+        if is_windowed(spec)
+        else blocks
+        for spec, blocks in zip(plan.groups, in_all, strict=True)
+    ]
+
+
+def is_windowed(spec: GroupSpec) -> bool:
+    """Whether tokens reach back a limited way."""
+    return spec.kind in (GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
 
 
 def by_class(plan: Plan, by_group: Sequence[int]) -> list[int]:

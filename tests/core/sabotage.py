@@ -7,7 +7,14 @@ from itertools import takewhile
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.eviction import CacheView, Lru
-from kvquarry_core.group_rules import NO_HIT, FullAttention, Hashes, KindHit, RecurrentState
+from kvquarry_core.group_rules import (
+    NO_HIT,
+    FullAttention,
+    Hashes,
+    KindHit,
+    RecurrentState,
+    SlidingWindow,
+)
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
@@ -30,6 +37,7 @@ _fits, _reclaim, _pop_free = BlockStore.fits, SlabMap.reclaim, SlabMap.pop_free
 _admit, _commit_rows, _longest_hit = Pool.admit, Pool.commit_rows, Coordinator.longest_hit
 _find, _find_leading = PrefixIndex.find, PrefixIndex.find_leading
 _hand_over = Lease.hand_over
+_first_position, _attention_hit = SlidingWindow.first_position, FullAttention.longest_hit
 
 
 def touch_leaves_the_block_evictable(
@@ -179,6 +187,20 @@ def states_take_the_first_checkpoint(
     return NO_HIT
 
 
+def windows_forget_their_first_block(self: SlidingWindow, num_tokens: int) -> int:
+    """The block in which the window begins is not looked for."""
+    first = _first_position(self, num_tokens)
+    return min(first + 1, num_tokens // self.block_tokens)
+
+
+def drafts_are_hit_to_their_end(
+    self: FullAttention, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
+) -> KindHit:
+    """The last block of a match counts though it may have gone on otherwise."""
+    self._num_dropped = 0
+    return _attention_hit(self, index, kind, hashes, max_tokens)
+
+
 def coordinator_ignores_the_shorter_kind(
     self: Coordinator, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int
 ) -> Hit:
@@ -257,4 +279,10 @@ RUN_SABOTAGES = [
     Sabotage(Coordinator, "longest_hit", coordinator_ignores_the_shorter_kind),
     Sabotage(Pool, "commit_rows", states_are_hit_in_their_step),
     Sabotage(Pool, "admit", lookups_count_at_once),
+]
+
+#: Caught by such a run on a model with windows and a draft model.
+WINDOW_SABOTAGES = [
+    Sabotage(SlidingWindow, "first_position", windows_forget_their_first_block),
+    Sabotage(FullAttention, "longest_hit", drafts_are_hit_to_their_end),
 ]

@@ -19,6 +19,45 @@ def states(page_bytes: int, block_tokens: int = 1, num_speculative_blocks: int =
     return GroupSpec(GroupKind.RECURRENT_STATE, block_tokens, page_bytes, 1, num_speculative_blocks)
 
 
+def window(
+    page_bytes: int, window_tokens: int, block_tokens: int = 1, *, is_draft: bool = False
+) -> GroupSpec:
+    """A group of attention over a sliding window."""
+    kind = GroupKind.SLIDING_WINDOW
+    return _windowed(kind, page_bytes, window_tokens, block_tokens, is_draft=is_draft)
+
+
+def chunks(
+    page_bytes: int, window_tokens: int, block_tokens: int = 1, *, is_draft: bool = False
+) -> GroupSpec:
+    """A group of attention within chunks."""
+    kind = GroupKind.CHUNKED_LOCAL
+    return _windowed(kind, page_bytes, window_tokens, block_tokens, is_draft=is_draft)
+
+
+def _windowed(
+    kind: GroupKind, page_bytes: int, window_tokens: int, block_tokens: int, *, is_draft: bool
+) -> GroupSpec:
+    return GroupSpec(
+        kind, block_tokens, page_bytes, 1, window_tokens=window_tokens, is_draft=is_draft
+    )
+
+
+def draft(page_bytes: int, block_tokens: int = 1) -> GroupSpec:
+    """A group of a draft model's full attention."""
+    return GroupSpec(GroupKind.FULL_ATTENTION, block_tokens, page_bytes, 1, is_draft=True)
+
+
+def cross(page_bytes: int, block_tokens: int = 1) -> GroupSpec:
+    """A group of attention to an encoder's tokens."""
+    return GroupSpec(GroupKind.CROSS_ATTENTION, block_tokens, page_bytes, 1)
+
+
+def scratch(page_bytes: int, block_tokens: int = 1) -> GroupSpec:
+    """A group that requests work in."""
+    return GroupSpec(GroupKind.SCRATCH, block_tokens, page_bytes, 1)
+
+
 def one_class(num_blocks: int, num_groups: int = 1) -> Plan:
     """A pool of attention alone with `num_blocks` blocks to hand out."""
     return make_plan([attention(16)] * num_groups, (num_blocks + 1) * 16)

@@ -12,7 +12,16 @@ from kvquarry_core.ids import BlockHash, BlockId, KindId
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.prefix_index import PrefixIndex
 from tests.core import reference
-from tests.core.small_pools import attention, hashes, states
+from tests.core.small_pools import (
+    attention,
+    chunks,
+    cross,
+    draft,
+    hashes,
+    scratch,
+    states,
+    window,
+)
 from tests.strategies import examples
 
 Key = tuple[KindId, BlockHash]
@@ -36,16 +45,20 @@ def filled(plan: Plan, keys: Iterable[Key]) -> PrefixIndex:
 def lookups(draw: st.DrawFn) -> tuple[Plan, set[Key], list[BlockHash], int]:
     """A model of up to four kinds, some content, a prompt, and a limit."""
     block_tokens = st.sampled_from([1, 2, 3, 4, 6])
-    specs = draw(
-        st.lists(
-            st.one_of(
-                st.builds(attention, st.sampled_from([16, 32]), block_tokens),
-                st.builds(states, st.sampled_from([48, 80]), block_tokens),
-            ),
-            min_size=1,
-            max_size=4,
-        )
+    small = st.sampled_from([16, 32])
+    reach = st.integers(1, 12)
+    windowed = st.one_of(
+        st.builds(window, small, reach, block_tokens, is_draft=st.booleans()),
+        st.builds(chunks, small, reach, block_tokens, is_draft=st.booleans()),
     )
+    full = st.one_of(
+        st.builds(attention, small, block_tokens), st.builds(draft, small, block_tokens)
+    )
+    others = st.one_of(
+        st.builds(states, st.sampled_from([48, 80]), block_tokens),
+        st.builds(scratch, small, st.sampled_from([1, 5])),
+    )
+    specs = draw(st.lists(st.one_of(windowed, full, others), min_size=1, max_size=4))
     plan = plan_of(specs + specs[:1])
     names = hashes(draw(st.text("ab", max_size=24)))
     # Mostly whole prefixes, so that hits are long, with holes.
@@ -83,7 +96,10 @@ def test_the_hit_is_no_longer_than_that_of_any_kind(
     index = filled(plan, keys)
     for number in range(len(plan.kinds)):
         kind, spec = KindId(number), plan.spec_of_kind(KindId(number))
-        view = Hashes(names, spec.block_tokens // plan.hash_tokens)
+        if not spec.may_be_hit:
+            continue
+        most_hashes = max_tokens // plan.hash_tokens
+        view = Hashes(names, spec.block_tokens // plan.hash_tokens, most_hashes)
         own = rule_for(spec).longest_hit(index, kind, view, max_tokens)
         assert hit.num_tokens <= own.num_tokens <= max_tokens
 
@@ -102,9 +118,8 @@ def test_a_hit_names_the_rows_of_its_own_prefix_and_no_others(
     }
     for number, kind_hit in enumerate(hit.kinds):
         spec = plan.spec_of_kind(KindId(number))
-        ends = list(range(spec.block_tokens, hit.num_tokens + 1, spec.block_tokens))
-        if not spec.kind.value.endswith("attention"):
-            ends = ends[-1:]
+        positions = reference.positions_read(spec, hit.num_tokens)
+        ends = [(position + 1) * spec.block_tokens for position in positions]
         expected = [(number, names[end // plan.hash_tokens - 1]) for end in ends]
         assert [names_of[number, first] for first in kind_hit.rows] == expected
         assert kind_hit.num_tokens == hit.num_tokens
@@ -118,6 +133,7 @@ def test_the_longest_prefix_of_a_kind_is_at_least_the_hit_and_really_there(
     hit = find(*case)
     plan, keys, names, max_tokens = case
     assert hit.num_tokens <= hit.longest_tokens <= max_tokens
+    names = names[: max_tokens // plan.hash_tokens]
     assert hit.longest_tokens == 0 or any(
         reference.accepts(plan, KindId(kind), keys, names, hit.longest_tokens)
         for kind in range(len(plan.kinds))
@@ -134,9 +150,17 @@ def test_more_content_never_shortens_a_hit(
     assert find(plan, everything, names, max_tokens).num_tokens >= find(*case).num_tokens
 
 
+def window_of_three(page_bytes: int) -> GroupSpec:
+    return window(page_bytes, 3)
+
+
+def chunks_of_three(page_bytes: int) -> GroupSpec:
+    return chunks(page_bytes, 3)
+
+
 @examples(300)
 @given(st.text("ab", max_size=12), st.sets(st.integers(0, 11)), st.integers(0, 12))
-@pytest.mark.parametrize("make", [attention, states])
+@pytest.mark.parametrize("make", [attention, states, draft, window_of_three, chunks_of_three])
 def test_one_kind_alone_hits_what_it_hits_beside_a_kind_that_has_everything(
     make: Callable[[int], GroupSpec], prompt: str, holes: set[int], max_tokens: int
 ) -> None:
@@ -181,3 +205,93 @@ def test_blocks_of_several_hash_units_are_named_by_their_last_hash() -> None:
     assert find(plan, keys, names, 12).num_tokens == 6
     wrong = {(KindId(0), name) for name in names} | {(KindId(1), names[0]), (KindId(1), names[1])}
     assert find(plan, wrong, names, 12).num_tokens == 0
+
+
+def test_a_window_is_hit_where_its_own_blocks_are_though_earlier_ones_are_gone() -> None:
+    """Attention has everything; of the window's blocks only the last three are left."""
+    plan = plan_of([attention(16), window(16, 4)])
+    names = hashes("abcdefgh")
+    keys = {(KindId(0), name) for name in names} | {(KindId(1), name) for name in names[3:6]}
+    index = filled(plan, keys)
+    hit = Coordinator(plan).longest_hit(index, names, 8)
+    assert hit.num_tokens == 6
+    assert list(hit.kinds[1].rows) == [index.find(KindId(1), name) for name in names[3:6]]
+    assert find(plan, keys, names, 5).num_tokens == 0, "a shorter prefix is not there"
+
+
+def test_chunks_need_nothing_at_the_end_of_a_chunk() -> None:
+    plan = plan_of([attention(16), chunks(16, 4)])
+    names = hashes("abcdefgh")
+    keys = {(KindId(0), name) for name in names[:7]}
+    hit = find(plan, keys, names, 8)
+    assert (hit.num_tokens, list(hit.kinds[1].rows)) == (4, [])
+    keys |= {(KindId(1), name) for name in names[4:6]}
+    assert find(plan, keys, names, 8).num_tokens == 6
+
+
+def test_a_window_may_reject_the_length_of_a_state_and_accept_an_earlier_one() -> None:
+    """Nobody objects to 2 tokens only: the window lacks what 6 needs, and has no 4."""
+    plan = plan_of([attention(16), window(16, 3), states(48, 2)])
+    names = hashes("abcdef")
+    keys = {(KindId(0), name) for name in names}
+    keys |= {(KindId(1), names[place]) for place in (0, 1, 3, 4)}
+    keys |= {(KindId(2), names[place]) for place in (1, 5)}
+    hit = find(plan, keys, names, 6)
+    assert [hit.num_tokens, hit.longest_tokens] == [2, 6]
+
+
+@pytest.mark.parametrize("with_hashes", ["abcdef", ""])
+def test_what_an_encoder_made_is_named_by_no_hash(with_hashes: str) -> None:
+    plan = plan_of([attention(16), cross(16)])
+    names = hashes(with_hashes)
+    keys = {(KindId(kind), name) for kind in (0, 1) for name in names}
+    assert find(plan, keys, names, 6) == Coordinator(plan).no_hit
+
+
+def test_scratch_alone_holds_nothing_that_could_be_hit() -> None:
+    plan = plan_of([scratch(16)])
+    assert find(plan, set(), hashes("abc"), 3).num_tokens == 0
+
+
+class TestDraftModels:
+    """C05: one hash unit is dropped, in the draft's own group only."""
+
+    PROMPT = 2_528
+
+    def hits(self, *groups: GroupSpec) -> list[int]:
+        """The prompt is sent four times; what is full at the end of each is kept."""
+        plan = plan_of(list(groups))
+        names = hashes("x" * (self.PROMPT // plan.hash_tokens))
+        keys: set[Key] = set()
+        found = []
+        for _ in range(4):
+            found.append(find(plan, keys, names, self.PROMPT - 1).num_tokens)
+            for number in range(len(plan.kinds)):
+                units = plan.spec_of_kind(KindId(number)).block_tokens // plan.hash_tokens
+                keys |= {(KindId(number), name) for name in names[units - 1 :: units]}
+        return found
+
+    def test_coarse_states_leave_room_for_the_drop(self) -> None:
+        assert self.hits(attention(16, 16), draft(32, 16), states(48, 896)) == [0, *[1_792] * 3]
+
+    def test_fine_states_cost_one_unit(self) -> None:
+        assert self.hits(attention(16, 16), draft(32, 16), states(48, 16)) == [0, *[2_496] * 3]
+
+    def test_no_draft_no_drop(self) -> None:
+        assert self.hits(attention(16, 16), states(48, 16)) == [0, *[2_512] * 3]
+
+    def test_a_draft_that_slides_drops_one_unit_too(self) -> None:
+        groups = attention(16, 16), window(32, 1_024, 16, is_draft=True), states(48, 16)
+        assert self.hits(*groups) == [0, *[2_496] * 3]
+
+    @pytest.mark.parametrize("others", [[attention(16)], [attention(16), states(48)]])
+    def test_the_other_groups_are_hit_as_far_as_they_reach(self, others: list[GroupSpec]) -> None:
+        """The draft has five blocks, of which it uses four; the others use the fifth no more."""
+        plan = plan_of([*others, draft(32)])
+        names = hashes("abcdefgh")
+        keys = {(KindId(kind), name) for kind in range(len(plan.kinds)) for name in names}
+        for length in range(2, 7):
+            kind = next(k for k in range(len(plan.kinds)) if plan.spec_of_kind(KindId(k)).is_draft)
+            mine = {(KindId(kind), name) for name in names[:length]}
+            rest = {key for key in keys if key[0] != kind}
+            assert find(plan, mine | rest, names, 8).num_tokens == length - 1

@@ -17,7 +17,7 @@ from tests.core import expectations, reference, sabotage, test_eviction
 from tests.core.leasing_engine import LeasingEngine
 from tests.core.memory import Key, Memory
 from tests.core.random_walk import RandomWalk
-from tests.core.sabotage import RUN_SABOTAGES, Sabotage
+from tests.core.sabotage import RUN_SABOTAGES, WINDOW_SABOTAGES, Sabotage
 from tests.core.walk_pools import WALK_POOLS
 
 PLANS = {name: WALK_POOLS[name] for name in ("attention", "ratio 2.5", "three sizes")}
@@ -46,6 +46,15 @@ def test_the_sound_core_passes(plan: Plan) -> None:
 def test_a_broken_core_is_caught(fault: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fault.owner, fault.method, fault.replacement)
     assert any(how_it_ends(LeasingEngine(plan)) for plan in PLANS.values())
+
+
+@pytest.mark.parametrize("fault", WINDOW_SABOTAGES, ids=lambda fault: fault.replacement.__name__)
+def test_a_broken_window_is_caught(fault: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [WALK_POOLS["window beside attention"], WALK_POOLS["draft model"]]
+    for plan in plans:
+        run_long_enough(LeasingEngine(plan))
+    monkeypatch.setattr(fault.owner, fault.method, fault.replacement)
+    assert any(how_it_ends(LeasingEngine(plan)) for plan in plans)
 
 
 class BlindEngine(LeasingEngine):

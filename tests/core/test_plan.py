@@ -249,5 +249,7 @@ def test_strategies_know_every_kind_and_every_field_of_a_group() -> None:
         "num_layers",
         "num_speculative_blocks",
         "alignment_bytes",
+        "window_tokens",
+        "is_draft",
     }
     assert {field.name for field in dataclasses.fields(GroupSpec)} == drawn

@@ -3,6 +3,7 @@
 import pytest
 
 from kvquarry_core.plan import Plan
+from tests.core import reference
 from tests.core.leasing_engine import LeasingEngine
 from tests.core.random_walk import RandomWalk
 from tests.core.walk_pools import WALK_POOLS
@@ -20,7 +21,10 @@ def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
         walk.step()
         if number % CHECKED_EVERY == 0:
             engine.check()
-    assert walk.num_hits > 25, "a run without hits would check no content"
+    if reference.can_hit(plan):
+        assert walk.num_hits > 25, "a run without hits would check no content"
+    else:
+        assert not walk.num_hits
     assert walk.num_refusals > 50
     assert sum(engine.pool.store.num_evictions) > 100
     if len(plan.classes) > 1:

@@ -47,6 +47,8 @@ class PoolMachine(RuleBasedStateMachine):
                 st.sampled_from([(), [1] * len(plan.classes)]), label="keep free"
             ),
             states_are_leased=data.draw(st.booleans(), label="states are leased"),
+            in_flight_tokens=data.draw(st.sampled_from([0, 1, num_tokens]), label="in flight"),
+            encoder_tokens=data.draw(st.sampled_from([0, 1, 7]), label="encoder"),
         )
         self.next_handle += 1
         before = snapshot(self.engine.pool)
@@ -142,6 +144,8 @@ class PoolMachine(RuleBasedStateMachine):
         handle, plan = self.any_request(data), self.engine.plan
         request = self.engine.books.requests[handle]
         for kind in map(KindId, range(len(plan.kinds))):
+            if plan.spec_of_kind(kind).kind is not GroupKind.RECURRENT_STATE:
+                continue
             units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
             names = request.hashes[units - 1 :: units]
             has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])

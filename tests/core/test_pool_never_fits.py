@@ -31,7 +31,7 @@ def ask_for(text: str, num_tokens: int) -> AdmitRequest:
 def test_an_empty_pool_refuses_for_good(plan: Plan, num_tokens: int) -> None:
     """Nobody can free anything, so to say "not now" would be to say "wait for ever"."""
     answer = Pool(plan).admit(ask_for("", num_tokens))
-    demand = reference.by_class(plan, reference.new_blocks(plan, 0, num_tokens))
+    demand = reference.by_class(plan, reference.most_new_blocks(plan, 0, num_tokens, num_tokens))
     if reference.ever_fits(plan, demand):
         assert isinstance(answer, Admission)
     else:
@@ -110,7 +110,8 @@ def test_an_idle_pool_refuses_for_good_whatever_is_cached(
         serve(engine, Handle(handle), prompt)
     ask = ask_for(text, len(text) * plan.hash_tokens + more_tokens)
     answer = engine.pool.admit(ask)
-    demand = reference.by_class(plan, reference.new_blocks(plan, 0, ask.num_tokens))
+    whole = reference.most_new_blocks(plan, 0, ask.num_tokens, ask.num_tokens)
+    demand = reference.by_class(plan, whole)
     if reference.ever_fits(plan, demand):
         assert isinstance(answer, Admission)
     else:

@@ -1,7 +1,15 @@
 """Pools small enough to be modelled, each with a geometry in which something could go wrong."""
 
 from kvquarry_core.plan import Plan, make_plan
-from tests.core.small_pools import attention, states
+from tests.core.small_pools import (
+    attention,
+    chunks,
+    cross,
+    draft,
+    scratch,
+    states,
+    window,
+)
 
 WALK_POOLS: dict[str, Plan] = {
     "attention": make_plan([attention(16)], 16 * 16),
@@ -21,4 +29,14 @@ WALK_POOLS: dict[str, Plan] = {
     "four sizes": make_plan(
         [attention(16, 2), attention(48, 2), states(32, 4), states(96, 4)], 96 * 18
     ),
+    "window beside attention": make_plan([attention(16), *[window(16, 3)] * 2], 16 * 30),
+    "window and chunks alone, two sizes": make_plan([window(16, 5, 2), chunks(32, 6, 4)], 32 * 24),
+    "window with drafts and states": make_plan(
+        [attention(16, 2), draft(16, 2), window(16, 5, 2, is_draft=True), states(48, 4)], 48 * 16
+    ),
+    "chunks, scratch and states": make_plan(
+        [attention(16), chunks(16, 3), scratch(32, 5), states(48, 2)], 96 * 10
+    ),
+    "draft model": make_plan([attention(16), draft(16)], 16 * 24),
+    "encoder": make_plan([attention(16, 2), cross(16, 2)], 16 * 28),
 }

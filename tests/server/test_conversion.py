@@ -52,9 +52,11 @@ OPERATIONS = [
                 must_fit_tokens=6,
                 keep_free_block_counts=[7, 8],
                 states_are_leased=True,
+                in_flight_tokens=9,
+                encoder_tokens=10,
             )
         ),
-        AdmitRequest(1, [b"a", b"b"], 2, 3, 4, 5, 6, [7, 8], True),  # type: ignore[arg-type, list-item]  # noqa: FBT003
+        AdmitRequest(1, [b"a", b"b"], 2, 3, 4, 5, 6, [7, 8], True, 9, 10),  # type: ignore[arg-type, list-item]  # noqa: FBT003
     ),
     (WIRE(grow=pool_pb2.Grow(handle=1, block_counts=[2, 3])), GrowRequest(1, [2, 3])),  # type: ignore[arg-type]
     (WIRE(lease=pool_pb2.Lease(block_counts=[2, 3])), LeaseRequest([2, 3])),

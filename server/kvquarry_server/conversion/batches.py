@@ -45,6 +45,8 @@ def _admit(message: pool_pb2.Operation) -> AdmitRequest:
         must_fit_tokens=admit.must_fit_tokens,
         keep_free_blocks=list(admit.keep_free_block_counts),
         states_are_leased=admit.states_are_leased,
+        in_flight_tokens=admit.in_flight_tokens,
+        encoder_tokens=admit.encoder_tokens,
     )
 
 

@@ -129,7 +129,7 @@ class Operation(_message.Message):
     def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ...) -> None: ...
 
 class Admit(_message.Message):
-    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased")
+    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased", "in_flight_tokens", "encoder_tokens")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,8 @@ class Admit(_message.Message):
     MUST_FIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     KEEP_FREE_BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
     STATES_ARE_LEASED_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_TOKENS_FIELD_NUMBER: _ClassVar[int]
     handle: int
     hashes: _containers.RepeatedScalarFieldContainer[bytes]
     token_count: int
@@ -148,7 +150,9 @@ class Admit(_message.Message):
     must_fit_tokens: int
     keep_free_block_counts: _containers.RepeatedScalarFieldContainer[int]
     states_are_leased: bool
-    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ..., states_are_leased: bool = ...) -> None: ...
+    in_flight_tokens: int
+    encoder_tokens: int
+    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ..., states_are_leased: bool = ..., in_flight_tokens: _Optional[int] = ..., encoder_tokens: _Optional[int] = ...) -> None: ...
 
 class Grow(_message.Message):
     __slots__ = ("handle", "block_counts")
