@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry_client.stock import StateStock
-from kvquarry_client.tables import make_table
+from kvquarry_client.tables import ANY_NUMBER, make_table
+from kvquarry_client.worth import worth_keeping
 from kvquarry_core.ids import BlockId, Handle, KindId
 from kvquarry_core.messages import Admission, Grant
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Retention
-
-#: More tokens than anybody processes.
-_ANY = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,14 @@ class _Quiet:
 class ShadowRequest:
     """A request's side of the pool's :class:`~kvquarry_core.requests.RequestRecord`."""
 
-    def __init__(self, plan: Plan, stock: StateStock, handle: Handle, admission: Admission) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        stock: StateStock,
+        handle: Handle,
+        admission: Admission,
+        encoder_tokens: int = 0,
+    ) -> None:
         self.handle = handle
         self.hit_tokens = admission.hit_tokens
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
@@ -49,16 +54,27 @@ class ShadowRequest:
                 plan.spec_of_kind(kind),
                 [admission.hit_blocks[group] for group in plan.kinds[kind]],
                 admission.hit_tokens,
+                encoder_tokens,
             )
             for kind in self._kind_ids
         ]
-        #: Per kind, tokens up to the last committed position.
-        self.cached_tokens = [admission.hit_tokens] * len(self.tables)
+        # Per kind, tokens up to the last committed position.
+        self._cached_tokens = [admission.hit_tokens] * len(self.tables)
         self._granted: list[list[Row]] = [[] for _ in self.tables]
         self._dirty: list[set[BlockId]] = [set() for _ in self.tables]
         self._lengths_before = [len(table) for table in self.tables]
         self._quiet: _Quiet | None = None
         self.add_grant(admission.grant)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens that are findable now, in every kind that is ever found."""
+        found = (
+            tokens
+            for kind, tokens in zip(self._kind_ids, self._cached_tokens, strict=True)
+            if self._plan.spec_of_kind(kind).may_be_hit
+        )
+        return min(found, default=0)
 
     def block_ids(self) -> tuple[list[BlockId], ...]:
         """The whole block table of every group; null blocks included."""
@@ -88,10 +104,14 @@ class ShadowRequest:
         if retention is not None:
             align = retention.alignment_tokens
             for kind, table in zip(self._kind_ids, self.tables, strict=True):
-                settled = table.num_settled * self._plan.spec_of_kind(kind).block_tokens
-                most_slots = min(most_slots, (settled // align + 1) * align - 1)
+                spec = self._plan.spec_of_kind(kind)
+                if spec.may_be_hit:
+                    settled = table.num_settled * spec.block_tokens
+                    most_slots = min(most_slots, (settled // align + 1) * align - 1)
         limits = (table.most_processed() for table in self.tables)
-        return _Quiet(most_slots, min((one for one in limits if one is not None), default=_ANY))
+        return _Quiet(
+            most_slots, min((one for one in limits if one is not None), default=ANY_NUMBER)
+        )
 
     # Grants.
 
@@ -148,11 +168,10 @@ class ShadowRequest:
         return any(self._granted)
 
     def runs_low(self, num_rows: int) -> bool:
-        """Whether few attention rows are left to spend."""
+        """Whether few rows are left to spend of those that are needed as it grows."""
         return any(
-            len(granted) <= num_rows
-            for kind, granted in enumerate(self._granted)
-            if not self._stock.stocks[kind]
+            table.grows and len(granted) <= num_rows
+            for table, granted in zip(self.tables, self._granted, strict=True)
         )
 
     def return_unspent(self) -> None:
@@ -164,15 +183,15 @@ class ShadowRequest:
     # Content.
 
     def retire(self, num_processed: int) -> list[Spent]:
-        """Committed rows nobody reads any more, by kind; private ones go back to the stock."""
+        """Rows nobody reads any more, by kind; those of the stock go back to it instead."""
         dropped = []
         self._quiet = None
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
             retired = table.retire(num_processed)
-            if retired.private:
-                self._stock.recycle(kind, retired.private)
-            if retired.committed:
-                dropped.append(Spent(kind, retired.committed))
+            if retired.leased:
+                self._stock.recycle(kind, retired.leased)
+            if retired.held:
+                dropped.append(Spent(kind, retired.held))
         return dropped
 
     def recycle(self) -> None:
@@ -185,22 +204,19 @@ class ShadowRequest:
     ) -> Sequence[int]:
         """Positions of one kind that became full and deserve a hash; each is named once."""
         table, spec = self.tables[kind], self._plan.spec_of_kind(kind)
+        if not spec.may_be_hit:
+            return ()
         usable = num_tokens // retention.alignment_tokens * retention.alignment_tokens
         first, end = table.num_settled, usable // spec.block_tokens
         if end <= first:
             return ()
         table.num_settled = end
         self._quiet = None
-        positions: Sequence[int] = range(first, end)
-        if spec.may_be_padded:
-            positions = [
-                position
-                for position in positions
-                if table.row(position) is not None
-                and retention.keeps((position + 1) * spec.block_tokens, boundaries)
-            ]
+        positions = worth_keeping(spec, range(first, end), retention, boundaries)
+        if not isinstance(positions, range):
+            positions = [position for position in positions if table.row(position) is not None]
         if positions:
-            self.cached_tokens[kind] = (positions[-1] + 1) * spec.block_tokens
+            self._cached_tokens[kind] = (positions[-1] + 1) * spec.block_tokens
         return positions
 
     def _by_group(

@@ -24,6 +24,7 @@ from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest, Spent, junction
 from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.stock import StateStock
+from kvquarry_core.group_rules import rule_for
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
 from kvquarry_core.messages import (
     Admission,
@@ -52,6 +53,8 @@ class ShadowSettings:
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
         retention: Which states are kept as checkpoints; None where nothing is ever committed.
+        in_flight_tokens: The most tokens on their way at once, where steps overlap; 0 for those of
+            one step.
         ahead_tokens: Attention blocks are asked for so many tokens before they are needed, and
             states nobody uses stay in stock. With 0, nothing lies idle: what is not in use can be
             had by everybody at once, at the price of more exchanges.
@@ -63,6 +66,7 @@ class ShadowSettings:
     keep_free_blocks: tuple[int, ...]
     retention: Retention | None
     ahead_tokens: int = 0
+    in_flight_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,13 @@ class Waiting:
         request_id: The engine's name for it.
         hashes: Hashes of its full blocks, at the plan's ``hash_tokens``; empty to look up nothing.
         num_tokens: Its length now.
+        encoder_tokens: Tokens of its encoder, for models with cross attention.
     """
 
     request_id: str
     hashes: Sequence[BlockHash]
     num_tokens: int
+    encoder_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +143,15 @@ class Shadow:
         self._ran_out_alone = False
         self._times_stuck = 0
         self._rows_ahead = max(
-            -(-settings.ahead_tokens // group.block_tokens) for group in plan.groups
+            (
+                -(-settings.ahead_tokens // group.block_tokens)
+                for group in plan.groups
+                if rule_for(group).grows
+            ),
+            default=0,
         )
+        # A draft model gives up one hash unit, so a later request resumes that much earlier.
+        self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
 
     # Admission.
 
@@ -214,6 +227,8 @@ class Shadow:
             must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
             keep_free_blocks=keep_free,
             states_are_leased=True,
+            in_flight_tokens=settings.in_flight_tokens,
+            encoder_tokens=waiting.encoder_tokens,
         )
         lease = self._lease_for_admission()
         *leased, answer = self.ledger.ask([*lease, admit])
@@ -223,7 +238,8 @@ class Shadow:
                 self._stock.add_grant(one)
         if isinstance(answer, Admission):
             if no_state is None:
-                return ShadowRequest(self.plan, self._stock, handle, answer)
+                encoder_tokens = waiting.encoder_tokens
+                return ShadowRequest(self.plan, self._stock, handle, answer, encoder_tokens)
             self.ledger.free(handle)
             return replace(
                 no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens
@@ -292,6 +308,8 @@ class Shadow:
         request, retention = self._live.get(request_id), self._settings.retention
         if request is None or retention is None:
             return []
+        if self._draft_tokens:
+            boundaries = [boundary - self._draft_tokens for boundary in boundaries]
         committed = []
         for index, table in enumerate(request.tables):
             kind = KindId(index)
@@ -355,7 +373,7 @@ class Shadow:
             self._committed_states = False
 
     def take_blocks_to_zero(self) -> list[BlockId]:
-        """Attention blocks spent since the last call whose bytes meant something else."""
+        """Blocks spent since the last call whose bytes meant something else; no states."""
         taken, self._to_zero = self._to_zero, []
         return taken
 

@@ -8,9 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvquarry_core.group_rules import Window, window_of
 from kvquarry_core.ids import NULL_BLOCK, BlockId
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.prefix_index import Row
+
+#: More tokens than anybody computes.
+ANY_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +22,15 @@ class Retired:
     """Rows that left a table.
 
     Attributes:
-        committed: Those that can be found by their hash.
-        private: Those that were the request's alone.
+        held: Those that the pool counts as the request's: it must be told.
+        leased: Those of the engine's stock, which another request may go on with.
     """
 
-    committed: tuple[Row, ...] = ()
-    private: tuple[Row, ...] = ()
+    held: tuple[Row, ...] = ()
+    leased: tuple[Row, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.committed or self.private)
+        return bool(self.held or self.leased)
 
 
 NOTHING_RETIRED = Retired()
@@ -38,6 +42,8 @@ class BlockTable(Protocol):
     columns: list[list[BlockId]]
     #: Leading positions that are committed or need not be.
     num_settled: int
+    #: Whether granted rows are needed for as long as the request gets longer.
+    grows: bool
 
     def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
         """Blocks needed in each column before ``num_tokens`` can be computed.
@@ -83,6 +89,13 @@ class _Columns:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def note_committed(self, position: int) -> None:
+        """See :meth:`BlockTable.note_committed`; the pool knows whose each row is."""
+
+    def private_rows(self) -> list[Row]:
+        """See :meth:`BlockTable.private_rows`; what was granted to a request is freed with it."""
+        return []
+
     def row(self, position: int) -> Row | None:
         """The blocks at a position, or None where it was skipped or retired."""
         if self.columns[0][position] == NULL_BLOCK:
@@ -108,6 +121,8 @@ class _Columns:
 class AttentionTable(_Columns):
     """Full attention: position ``i`` holds tokens ``[i * block, (i + 1) * block)``, for good."""
 
+    grows = True
+
     def __init__(self, spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]]) -> None:
         super().__init__(hit_blocks)
         self._block_tokens = spec.block_tokens
@@ -125,16 +140,79 @@ class AttentionTable(_Columns):
         """Attention reads every earlier block: none is ever retired."""
         return NOTHING_RETIRED
 
-    def note_committed(self, position: int) -> None:
-        """See :meth:`BlockTable.note_committed`; attention rows are held until the end anyway."""
-
-    def private_rows(self) -> list[Row]:
-        """See :meth:`BlockTable.private_rows`; the pool knows every attention block's request."""
-        return []
-
     def most_slots(self) -> int:
         """See :meth:`BlockTable.most_slots`."""
         return len(self.columns[0]) * self._block_tokens
+
+    def most_processed(self) -> int | None:
+        """See :meth:`BlockTable.most_processed`."""
+        return None
+
+
+class WindowTable(AttentionTable):
+    """Sliding windows and chunks: as full attention, but rows that nobody reads are null.
+
+    ::
+
+        null  null  hit  hit                        block size 4, window 8, hit 16
+        null  null  hit  hit  new  new              after a chunk to token 24
+        null  null  null null new  new  new         in the next step, once 24 were processed
+
+    Committed or not, a row that left the window goes back to the pool: there its content stays
+    findable until somebody needs the memory.
+    """
+
+    def __init__(
+        self,
+        spec: GroupSpec,
+        window: Window,
+        hit_blocks: Sequence[Sequence[BlockId]],
+        hit_rows: int,
+    ) -> None:
+        self._num_retired = hit_rows - len(hit_blocks[0])
+        nulls = [NULL_BLOCK] * self._num_retired
+        super().__init__(spec, [[*nulls, *column] for column in hit_blocks])
+        self._window = window
+
+    def retire(self, num_processed: int) -> Retired:
+        """See :meth:`BlockTable.retire`; the tail is released before the head."""
+        first, end = self._num_retired, self._window.first_position(num_processed)
+        if end <= first:
+            return NOTHING_RETIRED
+        self._num_retired = end
+        rows = (self._remove(position) for position in range(end - 1, first - 1, -1))
+        return Retired(held=tuple(row for row in rows if row is not None))
+
+    def most_processed(self) -> int | None:
+        """See :meth:`BlockTable.most_processed`."""
+        return self._window.last_tokens(self._num_retired)
+
+
+class FixedTable(_Columns):
+    """As many rows as a request needs at once, from its first step to its end."""
+
+    grows = False
+
+    def __init__(self, num_columns: int, num_rows: int) -> None:
+        super().__init__([[] for _ in range(num_columns)])
+        self._num_rows = num_rows
+
+    def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
+        """See :meth:`BlockTable.num_new_rows`."""
+        return self._num_rows - len(self)
+
+    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+        """See :meth:`BlockTable.grow`."""
+        for row in rows:
+            self._append(row)
+
+    def retire(self, num_processed: int) -> Retired:
+        """See :meth:`BlockTable.retire`; all rows are read until the end."""
+        return NOTHING_RETIRED
+
+    def most_slots(self) -> int:
+        """See :meth:`BlockTable.most_slots`."""
+        return ANY_NUMBER if len(self) == self._num_rows else 0
 
     def most_processed(self) -> int | None:
         """See :meth:`BlockTable.most_processed`."""
@@ -155,6 +233,8 @@ class StateTable(_Columns):
     The state a chunk started from is retired when the step that read it was processed.
     Source: the behaviour of vLLM's ``MambaManager`` with ``mamba_cache_mode=align``.
     """
+
+    grows = False
 
     def __init__(
         self, spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]], hit_rows: int
@@ -223,15 +303,13 @@ class StateTable(_Columns):
         return (last + 1) * self._block_tokens
 
     def _retire(self, positions: Iterable[int]) -> Retired:
-        committed: list[Row] = []
-        private: list[Row] = []
+        held: list[Row] = []
+        leased: list[Row] = []
         for position in positions:
             row = self._remove(position)
             if row is not None:
-                (committed if position in self._committed else private).append(row)
-        return (
-            Retired(tuple(committed), tuple(private)) if committed or private else NOTHING_RETIRED
-        )
+                (held if position in self._committed else leased).append(row)
+        return Retired(tuple(held), tuple(leased)) if held or leased else NOTHING_RETIRED
 
     def _num_rows_at(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_tokens) + self._num_speculative
@@ -255,9 +333,19 @@ class StateTable(_Columns):
 
 
 def make_table(
-    spec: GroupSpec, hit_blocks: Sequence[Sequence[BlockId]], hit_tokens: int
-) -> AttentionTable | StateTable:
+    spec: GroupSpec,
+    hit_blocks: Sequence[Sequence[BlockId]],
+    hit_tokens: int,
+    encoder_tokens: int = 0,
+) -> AttentionTable | WindowTable | StateTable | FixedTable:
     """A new request's table, with the blocks its hit touched in place."""
+    hit_rows = hit_tokens // spec.block_tokens
+    window = window_of(spec)
+    if window is not None:
+        return WindowTable(spec, window, hit_blocks, hit_rows)
     if spec.kind is GroupKind.FULL_ATTENTION:
         return AttentionTable(spec, hit_blocks)
-    return StateTable(spec, hit_blocks, hit_tokens // spec.block_tokens)
+    if spec.kind is GroupKind.RECURRENT_STATE:
+        return StateTable(spec, hit_blocks, hit_rows)
+    num_rows = -(-encoder_tokens // spec.block_tokens)
+    return FixedTable(len(hit_blocks), 1 if spec.kind is GroupKind.SCRATCH else num_rows)

@@ -181,7 +181,7 @@ class QuarryKVCacheManager:
     def estimate_cached_tokens(self, request: Request) -> int:
         """Tokens of a request that are findable now."""
         found = self.shadow.find(request.request_id)
-        return min(found.cached_tokens) if found else 0
+        return found.cached_tokens if found else 0
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""

@@ -5,6 +5,7 @@ worth keeping. Source: vLLM's ``prefix_cache_retention_interval``; Marconi (arXi
 the junction.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,3 +38,15 @@ class Retention:
             num_tokens == boundary // self.alignment_tokens * self.alignment_tokens
             for boundary in boundaries
         )
+
+    def lengths_kept(self, least: int, most: int, boundaries: Iterable[int]) -> list[int]:
+        """The lengths from ``least`` to ``most`` tokens at which a hit may end and which are kept.
+
+        For kinds whose hit needs more than the last row before its end.
+        """
+        align, interval = self.alignment_tokens, self.interval_tokens
+        lengths = {boundary // align * align for boundary in boundaries}
+        if interval != 0:
+            step = align if interval is None else math.lcm(align, interval)
+            lengths.update(range(-(-least // step) * step, most + 1, step))
+        return sorted(length for length in lengths if least <= length <= most)

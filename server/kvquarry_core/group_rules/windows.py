@@ -26,6 +26,10 @@ class Window(ABC):
 
     The first position that is read never moves back as a request gets longer; everything here
     rests on that.
+
+    Attributes:
+        num_dropped: Blocks of a match beyond its hit: one for a draft model, see
+            :meth:`GroupRule.longest_hit`.
     """
 
     grows = True
@@ -35,7 +39,7 @@ class Window(ABC):
         """Windows begin at multiples of ``start_granularity`` tokens."""
         self.block_tokens = spec.block_tokens
         self._window_tokens = spec.window_tokens
-        self._num_dropped = int(spec.is_draft)
+        self.num_dropped = int(spec.is_draft)
         self._in_block = spec.block_tokens - math.gcd(spec.block_tokens, start_granularity)
 
     @abstractmethod
@@ -68,19 +72,19 @@ class Window(ABC):
         A missing block rules out every end whose window holds it: the next end to try is the one
         before it.
         """
-        end = min(max_tokens // self.block_tokens, len(hashes) - self._num_dropped)
+        end = min(max_tokens // self.block_tokens, len(hashes) - self.num_dropped)
         while end > 0:
             found = []
             for position in range(
-                end + self._num_dropped - 1, self.first_position(end * self.block_tokens) - 1, -1
+                end + self.num_dropped - 1, self.first_position(end * self.block_tokens) - 1, -1
             ):
                 commitment = index.find(kind, hashes[position])
                 if commitment is None:
-                    end = position - self._num_dropped
+                    end = position - self.num_dropped
                     break
                 found.append(commitment)
             else:
-                used = found[self._num_dropped :]
+                used = found[self.num_dropped :]
                 return KindHit(end * self.block_tokens, tuple(reversed(used)))
         return NO_HIT
 

@@ -1,0 +1,54 @@
+"""Which of a request's full blocks deserve a hash: those that a later request would read.
+
+A pool's :class:`~kvquarry_core.retention.Retention` says at which lengths later requests are
+expected to resume. Full attention reads everything then, a state one row, a window what it reaches.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kvquarry_core.group_rules import Window, window_of
+from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.retention import Retention
+
+
+def worth_keeping(
+    spec: GroupSpec, positions: range, retention: Retention, boundaries: Iterable[int]
+) -> Sequence[int]:
+    """Those of some positions that are worth a hash.
+
+    Args:
+        spec: The kind, one that may be hit.
+        positions: Full blocks.
+        retention: Where later requests may resume.
+        boundaries: Proven places, see :meth:`Retention.keeps`.
+    """
+    window = window_of(spec)
+    if window is not None:
+        return _within_reach(window, positions, retention, boundaries)
+    if spec.kind is GroupKind.FULL_ATTENTION:
+        return positions
+    return [
+        position
+        for position in positions
+        if retention.keeps((position + 1) * spec.block_tokens, boundaries)
+    ]
+
+
+def _within_reach(
+    window: Window, positions: range, retention: Retention, boundaries: Iterable[int]
+) -> list[int]:
+    """Positions that are read at one of the lengths kept; some of these are still to come.
+
+    A window that ends at the last whole alignment unit begins up to one unit earlier than one that
+    ends with the request: keeping exactly one window would keep nothing that can be hit.
+    """
+    kept: list[int] = []
+    least = max((positions.start + 1 - window.num_dropped) * window.block_tokens, 1)
+    most = window.last_tokens(positions.stop - 1)
+    done = positions.start
+    for num_tokens in retention.lengths_kept(least, most, boundaries):
+        first = max(done, window.first_position(num_tokens))
+        end = min(num_tokens // window.block_tokens + window.num_dropped, positions.stop)
+        kept += range(first, end)
+        done = max(done, end)
+    return kept
