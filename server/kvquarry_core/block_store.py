@@ -207,7 +207,11 @@ class BlockStore:
             touched: Blocks that will be referenced first, by class, so that neither they nor
                 their slabs can be evicted for the demand.
         """
-        return self.room(touched).num_spare_slabs(demand) >= 0
+        # Mostly there is plenty, and nobody need look at each touched block.
+        return (
+            self._room_at_worst(touched).num_spare_slabs(demand) >= 0
+            or self.room(touched).num_spare_slabs(demand) >= 0
+        )
 
     def room(self, touched: Sequence[set[BlockId]] | None = None) -> Room:
         """What could be handed out, once ``touched`` blocks are referenced."""
@@ -219,6 +223,14 @@ class BlockStore:
             own[size_class] -= len(cached)
             idle[size_class] -= sum(not self.slabs.num_used_in(slab) for slab in slabs)
         return Room(self.plan, own, idle, self.slabs.num_unassigned)
+
+    def _room_at_worst(self, touched: Sequence[set[BlockId]]) -> Room:
+        """The same as if each touched block were the only cached one of an idle slab."""
+        room = self.room()
+        for size_class, blocks in zip(self._class_ids, touched, strict=True):
+            room.own[size_class] -= len(blocks)
+            room.idle[size_class] = max(room.idle[size_class] - len(blocks), 0)
+        return room
 
     def secure(self, demand: Demand) -> None:
         """Gather enough slabs that every class can serve its demand out of its own.

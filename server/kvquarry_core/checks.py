@@ -1,11 +1,10 @@
 """What a pool accepts: every argument is checked here before anything moves."""
 
 from collections.abc import Container, Sequence
-from itertools import repeat
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import LARGEST_HANDLE, BlockId, ClassId, GroupId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows
 from kvquarry_core.plan import Plan
@@ -137,12 +136,12 @@ def _check_each(
 
 def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
     """What is committed together must not name a block twice."""
-    seen: set[tuple[ClassId, BlockId]] = set()
+    seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
     for rows in commits:
-        size_class = plan.class_of_kind(rows.kind)
-        expected = len(seen) + len(rows.blocks)
-        seen.update(zip(repeat(size_class), rows.blocks))
-        if len(seen) != expected:
+        seen = seen_of_class[plan.class_of_kind(rows.kind)]
+        num_expected = len(seen) + len(rows.blocks)
+        seen.update(rows.blocks)
+        if len(seen) != num_expected:
             raise UsageError(
                 Reason.ALREADY_COMMITTED, f"a block of kind {rows.kind} is committed twice"
             )
