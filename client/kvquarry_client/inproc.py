@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Answer, Ask
+from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.messages import Answer, Ask, FullRows
 from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Row
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import LayerView, check_worker
 
@@ -72,9 +71,9 @@ class InprocLedger:
         """See :meth:`Ledger.give_back`."""
         self.pool.give_back(group, blocks)
 
-    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
+    def commit(self, rows: FullRows) -> None:
         """See :meth:`Ledger.commit`."""
-        self.pool.commit(handle, kind, block_hash, row)
+        self.pool.commit_rows((rows,))
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """See :meth:`Ledger.drop`."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Answer, Ask
-from kvquarry_core.prefix_index import Row
+from kvquarry_core.messages import Answer, Ask, FullRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class Ledger(Protocol):
         """Return leased blocks."""
         ...
 
-    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
-        """Make a full row findable."""
+    def commit(self, rows: FullRows) -> None:
+        """Make full rows findable."""
         ...
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry_client.stock import StateStock
-from kvquarry_client.tables import ANY_NUMBER, make_table
+from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
 from kvquarry_client.worth import worth_keeping
 from kvquarry_core.ids import BlockId, Handle, KindId
 from kvquarry_core.messages import Admission, Grant
@@ -18,7 +18,20 @@ from kvquarry_core.retention import Retention
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Rows of one kind that a request took out of its grant or the stock."""
+    """Rows of one kind that a request took out of its grant or the stock, column by column."""
+
+    kind: KindId
+    columns: Columns
+
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+        return len(self.columns[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Committed rows of one kind that a request no longer needs."""
 
     kind: KindId
     rows: tuple[Row, ...]
@@ -60,7 +73,7 @@ class ShadowRequest:
         ]
         # Per kind, tokens up to the last committed position.
         self._cached_tokens = [admission.hit_tokens] * len(self.tables)
-        self._granted: list[list[Row]] = [[] for _ in self.tables]
+        self._granted: list[list[list[BlockId]]] = [[[] for _ in members] for members in plan.kinds]
         self._dirty: list[set[BlockId]] = [set() for _ in self.tables]
         self._lengths_before = [len(table) for table in self.tables]
         self._quiet: _Quiet | None = None
@@ -117,16 +130,17 @@ class ShadowRequest:
 
     def add_grant(self, grant: Grant) -> None:
         """Blocks were granted; they are spent after those granted before."""
-        for kind, members in enumerate(self._plan.kinds):
-            columns = [grant.blocks[group] for group in members]
-            self._granted[kind] += zip(*columns, strict=True)
-            for group in members:
-                self._dirty[kind].update(grant.dirty[group])
+        for members, columns, dirty in zip(
+            self._plan.kinds, self._granted, self._dirty, strict=True
+        ):
+            for group, column in zip(members, columns, strict=True):
+                column.extend(grant.blocks[group])
+                dirty.update(grant.dirty[group])
 
     def num_granted(self, kind: KindId) -> int:
         """Rows of a kind that may be spent without asking."""
         stock = self._stock
-        return stock.num_rows(kind) if stock.stocks[kind] else len(self._granted[kind])
+        return stock.num_rows(kind) if stock.stocks[kind] else len(self._granted[kind][0])
 
     def missing(self, num_tokens: int, num_slots: int) -> list[int]:
         """Rows to ask for, by kind, beyond those granted or in stock."""
@@ -141,48 +155,55 @@ class ShadowRequest:
         self._quiet = None
         self._lengths_before = [len(table) for table in self.tables]
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
-            rows = self._take_rows(kind, table.num_new_rows(num_tokens, num_slots))
-            table.grow(num_tokens, num_slots, rows)
-            if rows:
-                spent.append(Spent(kind, rows))
+            num_rows = table.num_new_rows(num_tokens, num_slots)
+            columns = self._take_rows(kind, num_rows)
+            table.grow(num_tokens, num_slots, columns)
+            if num_rows:
+                spent.append(Spent(kind, columns))
         return spent
 
-    def _take_rows(self, kind: KindId, num_rows: int) -> tuple[Row, ...]:
-        if self._stock.stocks[kind]:
-            return self._stock.take(kind, num_rows)
+    def _take_rows(self, kind: KindId, num_rows: int) -> Columns:
         granted = self._granted[kind]
-        assert num_rows <= len(granted), f"{num_rows} rows wanted of {len(granted)} granted"
-        rows = tuple(granted[:num_rows])
-        del granted[:num_rows]
-        return rows
+        if not num_rows:
+            return [()] * len(granted)
+        if self._stock.stocks[kind]:
+            return list(zip(*self._stock.take(kind, num_rows), strict=True))
+        assert num_rows <= len(granted[0]), f"{num_rows} rows wanted of {len(granted[0])} granted"
+        columns = [column[:num_rows] for column in granted]
+        for column in granted:
+            del column[:num_rows]
+        return columns
 
     def take_dirty(self, spent: Spent) -> list[BlockId]:
         """The blocks among those spent that are to be zeroed."""
         dirty = self._dirty[spent.kind]
-        found = [block for row in spent.rows for block in row if block in dirty]
+        if not dirty:
+            return []
+        found = [block for column in spent.columns for block in column if block in dirty]
         dirty.difference_update(found)
         return found
 
     def has_unspent(self) -> bool:
         """Whether there is something to give back."""
-        return any(self._granted)
+        return any(columns[0] for columns in self._granted)
 
     def runs_low(self, num_rows: int) -> bool:
         """Whether few rows are left to spend of those that are needed as it grows."""
         return any(
-            table.grows and len(granted) <= num_rows
+            table.grows and len(granted[0]) <= num_rows
             for table, granted in zip(self.tables, self._granted, strict=True)
         )
 
     def return_unspent(self) -> None:
         """Forget what was granted and not spent."""
-        for granted, dirty in zip(self._granted, self._dirty, strict=True):
-            granted.clear()
+        for columns, dirty in zip(self._granted, self._dirty, strict=True):
             dirty.clear()
+            for column in columns:
+                column.clear()
 
     # Content.
 
-    def retire(self, num_processed: int) -> list[Spent]:
+    def retire(self, num_processed: int) -> list[Dropped]:
         """Rows nobody reads any more, by kind; those of the stock go back to it instead."""
         dropped = []
         self._quiet = None
@@ -191,7 +212,7 @@ class ShadowRequest:
             if retired.leased:
                 self._stock.recycle(kind, retired.leased)
             if retired.held:
-                dropped.append(Spent(kind, retired.held))
+                dropped.append(Dropped(kind, retired.held))
         return dropped
 
     def recycle(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kvquarry_client.ledger import Ledger
-from kvquarry_client.records import ShadowRequest, Spent, junction
+from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.stock import StateStock
 from kvquarry_core.group_rules import rule_for
@@ -32,6 +32,7 @@ from kvquarry_core.messages import (
     AheadGrant,
     AheadRequest,
     Ask,
+    FullRows,
     Grant,
     GrowRequest,
     LeaseRequest,
@@ -313,20 +314,26 @@ class Shadow:
         committed = []
         for index, table in enumerate(request.tables):
             kind = KindId(index)
-            spec = self.plan.spec_of_kind(kind)
             positions = request.commitable(kind, num_tokens, retention, boundaries)
-            units = spec.block_tokens // self.plan.hash_tokens
-            for position in positions:
-                row = table.row(position)
-                assert row is not None, f"position {position} of kind {kind} holds no block"
-                block_hash = hashes[(position + 1) * units - 1]
-                self.ledger.commit(request.handle, kind, block_hash, row)
-                table.note_committed(position)
             if positions:
+                names = self._hashes_at(kind, hashes, positions)
+                rows = FullRows(request.handle, kind, names, table.blocks_at(positions))
+                self.ledger.commit(rows)
+                table.note_committed(positions)
                 committed.append(Committed(kind, positions))
-                self._committed_states |= spec.kind is GroupKind.RECURRENT_STATE
+                is_state = self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE
+                self._committed_states |= is_state
                 self._refusals.clear()
         return committed
+
+    def _hashes_at(
+        self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]
+    ) -> Sequence[BlockHash]:
+        """What names the content at some positions of a kind: hashes are chained."""
+        units = self.plan.spec_of_kind(kind).block_tokens // self.plan.hash_tokens
+        if isinstance(positions, range):
+            return hashes[(positions.start + 1) * units - 1 : positions.stop * units : units]
+        return [hashes[(position + 1) * units - 1] for position in positions]
 
     def free(self, request_id: str) -> None:
         """A request is over, wherever it stood."""
@@ -400,7 +407,7 @@ class Shadow:
             if self._stock.stocks[spent.kind]:
                 continue
             for group in self.plan.kinds[spent.kind]:
-                self.ledger.take(request.handle, group, len(spent.rows))
+                self.ledger.take(request.handle, group, spent.num_rows)
             self._to_zero += request.take_dirty(spent)
         return True
 
@@ -482,7 +489,7 @@ class Shadow:
                     wanted[group] = rows_of_kinds[kind]
         return wanted
 
-    def _drop(self, request: ShadowRequest, retired: Iterable[Spent]) -> None:
+    def _drop(self, request: ShadowRequest, retired: Iterable[Dropped]) -> None:
         for one in retired:
             for row in one.rows:
                 for group, block in zip(self.plan.kinds[one.kind], row, strict=True):

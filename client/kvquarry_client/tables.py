@@ -15,6 +15,8 @@ from kvquarry_core.prefix_index import Row
 
 #: More tokens than anybody computes.
 ANY_NUMBER = 1 << 62
+#: New rows, as one column per member group.
+Columns = Sequence[Sequence[BlockId]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class BlockTable(Protocol):
         """
         ...
 
-    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+    def grow(self, num_tokens: int, num_slots: int, columns: Columns) -> None:
         """Append the rows that :meth:`num_new_rows` asked for."""
         ...
 
@@ -62,8 +64,8 @@ class BlockTable(Protocol):
         """Null and return the rows nobody reads once ``num_processed`` tokens were processed."""
         ...
 
-    def note_committed(self, position: int) -> None:
-        """A row can be found by its hash from now on: it is no longer the request's alone."""
+    def note_committed(self, positions: Iterable[int]) -> None:
+        """Rows can be found by their hashes from now on: they are no longer the request's alone."""
         ...
 
     def private_rows(self) -> list[Row]:
@@ -89,7 +91,7 @@ class _Columns:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def note_committed(self, position: int) -> None:
+    def note_committed(self, positions: Iterable[int]) -> None:
         """See :meth:`BlockTable.note_committed`; the pool knows whose each row is."""
 
     def private_rows(self) -> list[Row]:
@@ -102,9 +104,15 @@ class _Columns:
             return None
         return tuple(column[position] for column in self.columns)
 
-    def _append(self, row: Row) -> None:
-        for column, block in zip(self.columns, row, strict=True):
-            column.append(block)
+    def blocks_at(self, positions: Sequence[int]) -> list[BlockId]:
+        """The rows at some positions, one after another."""
+        if len(self.columns) == 1 and isinstance(positions, range):
+            return self.columns[0][positions.start : positions.stop : positions.step]
+        return [column[position] for position in positions for column in self.columns]
+
+    def _extend(self, columns: Columns) -> None:
+        for column, blocks in zip(self.columns, columns, strict=True):
+            column.extend(blocks)
 
     def _append_nulls(self, num_rows: int) -> None:
         for column in self.columns:
@@ -131,10 +139,9 @@ class AttentionTable(_Columns):
         """See :meth:`BlockTable.num_new_rows`."""
         return max(-(-num_slots // self._block_tokens) - len(self.columns[0]), 0)
 
-    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+    def grow(self, num_tokens: int, num_slots: int, columns: Columns) -> None:
         """See :meth:`BlockTable.grow`."""
-        for row in rows:
-            self._append(row)
+        self._extend(columns)
 
     def retire(self, num_processed: int) -> Retired:
         """Attention reads every earlier block: none is ever retired."""
@@ -201,10 +208,9 @@ class FixedTable(_Columns):
         """See :meth:`BlockTable.num_new_rows`."""
         return self._num_rows - len(self)
 
-    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+    def grow(self, num_tokens: int, num_slots: int, columns: Columns) -> None:
         """See :meth:`BlockTable.grow`."""
-        for row in rows:
-            self._append(row)
+        self._extend(columns)
 
     def retire(self, num_processed: int) -> Retired:
         """See :meth:`BlockTable.retire`; all rows are read until the end."""
@@ -256,7 +262,7 @@ class StateTable(_Columns):
             return 0
         return num_rows - length - self._num_nulls(num_rows) - self._num_moved(num_rows)
 
-    def grow(self, num_tokens: int, num_slots: int, rows: Sequence[Row]) -> None:
+    def grow(self, num_tokens: int, num_slots: int, columns: Columns) -> None:
         """See :meth:`BlockTable.grow`."""
         num_rows, length = self._num_rows_at(num_tokens), len(self)
         if num_rows > length:
@@ -267,8 +273,7 @@ class StateTable(_Columns):
                 self._source = length - 1
             self._append_nulls(num_nulls)
             self._move_speculative(length - self._num_speculative, num_moved)
-            for row in rows:
-                self._append(row)
+            self._extend(columns)
         self._is_running = True
 
     def retire(self, num_processed: int) -> Retired:
@@ -282,9 +287,9 @@ class StateTable(_Columns):
             self._source = None
         return self._retire(positions)
 
-    def note_committed(self, position: int) -> None:
+    def note_committed(self, positions: Iterable[int]) -> None:
         """See :meth:`BlockTable.note_committed`."""
-        self._committed.add(position)
+        self._committed.update(positions)
 
     def private_rows(self) -> list[Row]:
         """See :meth:`BlockTable.private_rows`."""
@@ -329,7 +334,7 @@ class StateTable(_Columns):
         for position in range(first, first + num_rows):
             row = self._remove(position)
             assert row is not None, f"the draft state at position {position} is gone"
-            self._append(row)
+            self._extend([(block,) for block in row])
 
 
 def make_table(

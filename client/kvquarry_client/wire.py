@@ -16,6 +16,7 @@ from kvquarry_core.messages import (
     AheadRequest,
     Answer,
     Ask,
+    FullRows,
     Grant,
     GrowRequest,
     LeaseRequest,
@@ -23,7 +24,6 @@ from kvquarry_core.messages import (
     RefusalCause,
 )
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
-from kvquarry_core.prefix_index import Row
 
 _GROUP_KINDS = {
     GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
@@ -45,6 +45,7 @@ class BatchBuilder:
 
     def __init__(self) -> None:
         self._operations: list[pool_pb2.Operation] = []
+        self._last_sort = ""
 
     def __bool__(self) -> bool:
         return bool(self._operations)
@@ -52,6 +53,7 @@ class BatchBuilder:
     def finish(self, number: int, *, quiet: bool) -> pool_pb2.Batch:
         """The batch so far; the builder starts anew."""
         operations, self._operations = self._operations, []
+        self._last_sort = ""
         return pool_pb2.Batch(number=number, operations=operations, quiet=quiet)
 
     def ask(self, ask: Ask) -> None:
@@ -91,13 +93,13 @@ class BatchBuilder:
         columns.groups.extend([group] * len(blocks))
         columns.blocks.extend(blocks)
 
-    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
-        """Add a row to a Commit."""
-        columns = self._last("commit").commit
-        columns.handles.append(handle)
-        columns.kinds.append(kind)
-        columns.hashes.append(block_hash)
-        columns.blocks.extend(row)
+    def commit(self, rows: FullRows) -> None:
+        """Add rows to a Commit."""
+        columns, num_rows = self._last("commit").commit, len(rows.hashes)
+        columns.handles.extend([rows.handle] * num_rows)
+        columns.kinds.extend([rows.kind] * num_rows)
+        columns.hashes.extend(rows.hashes)
+        columns.blocks.extend(rows.blocks)
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """Add a block to a Drop."""
@@ -136,9 +138,10 @@ class BatchBuilder:
         )
 
     def _last(self, sort: str) -> pool_pb2.Operation:
-        """The last operation if it is of this sort, else a new one."""
-        if not (self._operations and self._operations[-1].WhichOneof("operation") == sort):
+        """The last operation if it is of this sort, else a new one; always new without a sort."""
+        if not sort or sort != self._last_sort:
             self._operations.append(pool_pb2.Operation())
+            self._last_sort = sort
         return self._operations[-1]
 
 

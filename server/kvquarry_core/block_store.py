@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kvquarry_core.demand import Demand
 from kvquarry_core.errors import BrokenLaw
@@ -227,10 +228,9 @@ class BlockStore:
     def _room_at_worst(self, touched: Sequence[set[BlockId]]) -> Room:
         """The same as if each touched block were the only cached one of an idle slab."""
         room = self.room()
-        for size_class, blocks in zip(self._class_ids, touched, strict=True):
-            room.own[size_class] -= len(blocks)
-            room.idle[size_class] = max(room.idle[size_class] - len(blocks), 0)
-        return room
+        own = [now - len(blocks) for now, blocks in zip(room.own, touched, strict=True)]
+        idle = [max(now - len(blocks), 0) for now, blocks in zip(room.idle, touched, strict=True)]
+        return replace(room, own=own, idle=idle)
 
     def secure(self, demand: Demand) -> None:
         """Gather enough slabs that every class can serve its demand out of its own.

@@ -133,7 +133,7 @@ def test_every_position_is_held_exactly_where_stock_holds_it(
         counted = encoder_tokens if kind is GroupKind.CROSS_ATTENTION else slots
         new = manager.allocate_new_blocks(REQUEST, counted, target)
         num_rows = table.num_new_rows(target, slots)
-        table.grow(target, slots, [(BlockId(next(numbers)),) for _ in range(num_rows)])
+        table.grow(target, slots, [[BlockId(next(numbers)) for _ in range(num_rows)]])
         stock = [not block.is_null for block in manager.req_to_blocks[REQUEST]]
         ours = [block != NULL_BLOCK for block in table.columns[0]]
         assert ours == stock, f"after {target} tokens"
