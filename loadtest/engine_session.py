@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
+from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
+from kvquarry_client.shadow import Shadow
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.retention import Retention
 from loadtest.traffic import MadeUpRequest

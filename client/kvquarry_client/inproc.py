@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask, FullRows
 from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
@@ -93,6 +94,10 @@ class InprocLedger:
 
     def flush(self) -> None:
         """See :meth:`Ledger.flush`; nothing ever waits here."""
+
+    def free_memory(self) -> FreeMemory:
+        """See :meth:`Ledger.free_memory`."""
+        return self.pool.store.free_memory()
 
     def used_fraction(self) -> float:
         """See :meth:`Ledger.used_fraction`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask, FullRows
 
 
@@ -69,6 +70,10 @@ class Ledger(Protocol):
 
     def flush(self) -> None:
         """Send what is waiting, without waiting for an answer."""
+        ...
+
+    def free_memory(self) -> FreeMemory:
+        """As much memory as is free at least: what was heard last, and nothing was asked since."""
         ...
 
     def used_fraction(self) -> float:

@@ -6,6 +6,7 @@ States are not granted to a request: they come from the engine's stock.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kvquarry_client.scheduling import Allocation
 from kvquarry_client.stock import StateStock
 from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
 from kvquarry_client.worth import worth_keeping
@@ -148,6 +149,10 @@ class ShadowRequest:
             max(table.num_new_rows(num_tokens, num_slots) - self.num_granted(kind), 0)
             for kind, table in zip(self._kind_ids, self.tables, strict=True)
         ]
+
+    def has_enough(self, allocation: Allocation) -> bool:
+        """Whether nothing has to be asked for."""
+        return not any(self.missing(allocation.num_tokens, allocation.num_slots))
 
     def spend(self, num_tokens: int, num_slots: int) -> list[Spent]:
         """Grow every table out of grant and stock; call when :meth:`missing` is all zeros."""

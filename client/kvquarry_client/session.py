@@ -25,6 +25,7 @@ from kvquarry_client.errors import (
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
+from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask
 
 _Result = TypeVar("_Result")
@@ -58,6 +59,7 @@ class Session:
         self._unread: deque[pool_pb2.Batch] = deque()
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
+        self._free_memory = wire.no_memory_known(opened.plan)
         self._stream: BatchStream | None = None
         # The buffering operations are the builder's own.
         self.take = self._batch.take
@@ -93,6 +95,10 @@ class Session:
         else:
             number = self._send(quiet=False)
             self._read_until(number)
+
+    def free_memory(self) -> FreeMemory:
+        """See :meth:`Ledger.free_memory`; what was heard with the last answer."""
+        return self._free_memory
 
     def used_fraction(self) -> float:
         """See :meth:`Ledger.used_fraction`."""
@@ -161,7 +167,8 @@ class Session:
         if mistake is not None:
             raise mistake
         self._evictions += wire.evictions(result)
-        self._used_fraction = result.usage.used_size_bytes / max(result.usage.usable_size_bytes, 1)
+        self._used_fraction = wire.used_fraction(result)
+        self._free_memory = wire.free_memory(result)
         return result
 
     def _recover(self, error: grpc.RpcError) -> None:

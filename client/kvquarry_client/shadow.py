@@ -9,120 +9,31 @@ A request in the shadow::
     lookup   -> admission pending     touched and granted, nothing spent
     allocate -> live                  spends; asks for more when grant and stock do not suffice
     begin_step                        pending admissions nobody allocated go back, and so does
-                                      what was granted with an admission and not spent
+                                      what was granted with an admission and not spent, unless
+                                      memory is plenty
     free     -> gone
 
-States come from the engine's stock (see :mod:`kvquarry_client.stock`). Whoever has to ask for
-blocks asks ahead for everybody who will need some soon, so that most steps ask for nothing.
+How blocks are asked for and go back is in :mod:`kvquarry_client.supply`.
 """
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
-from kvquarry_client.stock import StateStock
-from kvquarry_core.group_rules import rule_for
+from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
+from kvquarry_client.supply import Supply
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
-    AheadGrant,
-    AheadRequest,
-    Ask,
     FullRows,
-    Grant,
-    GrowRequest,
-    LeaseRequest,
     Refusal,
     RefusalCause,
 )
 from kvquarry_core.plan import GroupKind, Plan
-from kvquarry_core.prefix_index import Row
-from kvquarry_core.retention import Retention
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowSettings:
-    """What an engine decides once.
-
-    Attributes:
-        max_grant_tokens: The longest chunk of one step.
-        lookahead_tokens: Draft slots beyond it.
-        must_fit_whole: Whether a request is admitted only if all of it could fit now.
-        keep_free_blocks: Blocks of each class an admission must leave free while others run.
-        retention: Which states are kept as checkpoints; None where nothing is ever committed.
-        in_flight_tokens: The most tokens on their way at once, where steps overlap; 0 for those of
-            one step.
-        ahead_tokens: Attention blocks are asked for so many tokens before they are needed, and
-            states nobody uses stay in stock. With 0, nothing lies idle: what is not in use can be
-            had by everybody at once, at the price of more exchanges.
-    """
-
-    max_grant_tokens: int
-    lookahead_tokens: int
-    must_fit_whole: bool
-    keep_free_blocks: tuple[int, ...]
-    retention: Retention | None
-    ahead_tokens: int = 0
-    in_flight_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A waiting request, as much of it as a lookup needs.
-
-    Attributes:
-        request_id: The engine's name for it.
-        hashes: Hashes of its full blocks, at the plan's ``hash_tokens``; empty to look up nothing.
-        num_tokens: Its length now.
-        encoder_tokens: Tokens of its encoder, for models with cross attention.
-    """
-
-    request_id: str
-    hashes: Sequence[BlockHash]
-    num_tokens: int
-    encoder_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """What a waiting request may build on.
-
-    Attributes:
-        hit_tokens: Tokens that need not be computed.
-        junction_tokens: Where another request's longer prefix parts from it, or 0.
-        block_ids: The blocks hit, by group, null blocks included; empty after a refusal.
-    """
-
-    hit_tokens: int
-    junction_tokens: int
-    block_ids: tuple[list[BlockId], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """How far a request is going to be computed.
-
-    Attributes:
-        num_tokens: Tokens of the main model after this step, computed ones included.
-        num_slots: The same plus draft slots.
-        num_processed: Tokens whose step has been processed: nothing in flight reads before them.
-    """
-
-    num_tokens: int
-    num_slots: int
-    num_processed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Positions of one kind that a request just made findable."""
-
-    kind: KindId
-    positions: Sequence[int]
 
 
 class Shadow:
@@ -136,21 +47,13 @@ class Shadow:
         self._live: dict[str, ShadowRequest] = {}
         self._pending: dict[str, ShadowRequest] = {}
         self._detached: dict[Handle, ShadowRequest] = {}
-        self._stock = StateStock(plan)
         self._refusals = RefusalMemo()
+        self._supply = Supply(plan, ledger, self._refusals, ahead_tokens=settings.ahead_tokens)
         self._to_settle: dict[Handle, ShadowRequest] = {}
         self._to_zero: list[BlockId] = []
         self._committed_states = False
         self._ran_out_alone = False
         self._times_stuck = 0
-        self._rows_ahead = max(
-            (
-                -(-settings.ahead_tokens // group.block_tokens)
-                for group in plan.groups
-                if rule_for(group).grows
-            ),
-            default=0,
-        )
         # A draft model gives up one hash unit, so a later request resumes that much earlier.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
 
@@ -202,7 +105,7 @@ class Shadow:
     def _admit(self, waiting: Waiting, keep_free: tuple[int, ...]) -> ShadowRequest | Refusal:
         self._start_afresh_if_stuck()
         answer = self._ask_admission(waiting, keep_free)
-        if _is_shortage(answer) and self._return_luxuries():
+        if _is_shortage(answer) and self._supply.return_luxuries(self._live.values()):
             answer = self._ask_admission(waiting, keep_free)
         if isinstance(answer, Refusal):
             self._ran_out_alone = _is_shortage(answer) and not self._anybody()
@@ -231,34 +134,17 @@ class Shadow:
             in_flight_tokens=settings.in_flight_tokens,
             encoder_tokens=waiting.encoder_tokens,
         )
-        lease = self._lease_for_admission()
-        *leased, answer = self.ledger.ask([*lease, admit])
-        no_state = next((one for one in leased if isinstance(one, Refusal)), None)
-        for one in leased:
-            if isinstance(one, Grant):
-                self._stock.add_grant(one)
-        if isinstance(answer, Admission):
-            if no_state is None:
-                encoder_tokens = waiting.encoder_tokens
-                return ShadowRequest(self.plan, self._stock, handle, answer, encoder_tokens)
-            self.ledger.free(handle)
-            return replace(
-                no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens
-            )
-        assert isinstance(answer, Refusal), f"an admission was answered with {answer}"
-        return answer
-
-    def _lease_for_admission(self) -> list[LeaseRequest]:
-        """States that are missing for one more request to start, besides those looked up."""
-        wanted = [0] * len(self.plan.groups)
-        for index, members in enumerate(self.plan.kinds):
-            kind = KindId(index)
-            if self._stock.stocks[kind]:
-                num_rows = 1 + self.plan.spec_of_kind(kind).num_speculative_blocks
-                num_rows *= 1 + len(self._pending)
-                for group in members:
-                    wanted[group] = max(num_rows - self._stock.num_rows(kind), 0)
-        return [LeaseRequest(wanted)] if any(wanted) else []
+        answer, no_state = self._supply.admit(
+            admit, num_waiting=1 + len(self._pending), running=self._live.values()
+        )
+        if isinstance(answer, Refusal):
+            return answer
+        assert isinstance(answer, Admission), f"an admission was answered with {answer}"
+        if no_state is None:
+            encoder_tokens = waiting.encoder_tokens
+            return ShadowRequest(self.plan, self._supply.stock, handle, answer, encoder_tokens)
+        self.ledger.free(handle)
+        return replace(no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens)
 
     def _lookup_of(self, refusal: Refusal) -> Lookup:
         return Lookup(
@@ -364,17 +250,12 @@ class Shadow:
         """A step starts: unspent grants go back, states of the last step may be hit."""
         for request in self._pending.values():
             self.ledger.free(request.handle)
-        unspent = [request for request in self._to_settle.values() if request.has_unspent()]
-        for request in unspent:
-            request.return_unspent()
-            self.ledger.settle(request.handle)
-        if self._pending or unspent:
             self._refusals.clear()
         self._pending.clear()
+        self._supply.begin_step(self._to_settle.values())
         self._to_settle.clear()
         self._refusals.clear_cause(RefusalCause.SAME_STEP)
         self._return_idle_states()
-        self._give_back(self._stock.take_idle())
         if self._committed_states:
             self.ledger.begin_step()
             self._committed_states = False
@@ -393,66 +274,34 @@ class Shadow:
     # Spending.
 
     def _extend(self, request: ShadowRequest, allocation: Allocation) -> bool:
-        if any(request.missing(allocation.num_tokens, allocation.num_slots)):
-            self._acquire(request, allocation, self._running_low())
-            missing = request.missing(allocation.num_tokens, allocation.num_slots)
-            if any(missing) and self._return_luxuries():
-                self._acquire(request, allocation, [])
-                missing = request.missing(allocation.num_tokens, allocation.num_slots)
-            if any(missing):
-                self._return_luxuries()
-                self._ran_out_alone = len(self._live) <= 1
-                return False
+        if not self._secure(request, allocation):
+            self._supply.return_luxuries(self._live.values())
+            self._ran_out_alone = len(self._live) <= 1
+            return False
         for spent in request.spend(allocation.num_tokens, allocation.num_slots):
-            if self._stock.stocks[spent.kind]:
+            if self._supply.stock.stocks[spent.kind]:
                 continue
             for group in self.plan.kinds[spent.kind]:
                 self.ledger.take(request.handle, group, spent.num_rows)
             self._to_zero += request.take_dirty(spent)
         return True
 
-    def _acquire(
-        self, request: ShadowRequest, allocation: Allocation, ahead: Sequence[ShadowRequest]
-    ) -> None:
-        """Ask for a request's missing rows and, in the same exchange, ahead for others."""
-        missing = request.missing(allocation.num_tokens, allocation.num_slots)
-        grow, lease = self._by_group(missing, stocked=False), self._by_group(missing, stocked=True)
-        asks: list[Ask] = []
-        if any(lease):
-            asks.append(LeaseRequest(lease))
-        if any(grow):
-            asks.append(GrowRequest(request.handle, grow))
-        if ahead:
-            counts = [self._rows_ahead] * len(ahead)
-            asks.append(AheadRequest([one.handle for one in ahead], counts))
-        for ask, answer in zip(asks, self.ledger.ask(asks), strict=True):
-            if isinstance(answer, AheadGrant):
-                for one, grant in zip(ahead, answer.grants, strict=True):
-                    one.add_grant(grant)
-            elif isinstance(answer, Grant):
-                owner = self._stock if isinstance(ask, LeaseRequest) else request
-                owner.add_grant(answer)
-
-    def _running_low(self) -> list[ShadowRequest]:
-        """Requests that will ask for attention blocks soon."""
-        if not self._rows_ahead:
-            return []
-        return [one for one in self._live.values() if one.runs_low(self._rows_ahead // 2)]
-
-    def _return_luxuries(self) -> bool:
-        """Memory is short: give back what lies idle; False where there was nothing."""
-        unspent = [one for one in self._live.values() if one.has_unspent()]
-        for request in unspent:
-            request.return_unspent()
-            self.ledger.settle(request.handle)
-        idle = self._stock.take_all()
-        self._give_back(idle)
-        return bool(unspent or idle)
+    def _secure(self, request: ShadowRequest, allocation: Allocation) -> bool:
+        """Ask for what a request lacks, and again once all that lies idle has gone back."""
+        running = self._live.values()
+        if request.has_enough(allocation):
+            return True
+        self._supply.acquire(request, allocation, running)
+        if not request.has_enough(allocation) and self._supply.return_luxuries(running):
+            self._supply.acquire(request, allocation, running)
+        return request.has_enough(allocation)
 
     def _return_idle_states(self) -> None:
-        """Keep states nobody uses only for requests that run, and only where that is wanted."""
-        if not (self._anybody() and self._settings.ahead_tokens):
-            self._give_back(self._stock.take_all())
+        """Keep states nobody uses only for requests that run."""
+        if self._anybody():
+            self._supply.return_idle_states()
+        else:
+            self._supply.return_all_states()
 
     def _anybody(self) -> bool:
         """Whether any request holds blocks."""
@@ -472,22 +321,6 @@ class Shadow:
         if self._times_stuck > 1:
             self.ledger.reset_cache()
             self._times_stuck = 0
-
-    def _give_back(self, idle: Iterable[tuple[KindId, list[Row]]]) -> None:
-        for kind, rows in idle:
-            columns = zip(*rows, strict=True)
-            for group, blocks in zip(self.plan.kinds[kind], columns, strict=True):
-                self.ledger.give_back(group, blocks)
-            self._refusals.clear()
-
-    def _by_group(self, rows_of_kinds: Sequence[int], *, stocked: bool) -> list[int]:
-        """Blocks by group, of the kinds that come from the stock or of those that do not."""
-        wanted = [0] * len(self.plan.groups)
-        for kind, members in enumerate(self.plan.kinds):
-            if self._stock.stocks[kind] == stocked:
-                for group in members:
-                    wanted[group] = rows_of_kinds[kind]
-        return wanted
 
     def _drop(self, request: ShadowRequest, retired: Iterable[Dropped]) -> None:
         for one in retired:

@@ -9,6 +9,7 @@ from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_client.errors import PlanMismatch, ServiceError
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
@@ -204,6 +205,24 @@ def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
         for one in result.evictions
         for block_hash in one.hashes
     ]
+
+
+def used_fraction(result: pool_pb2.BatchResult) -> float:
+    """Share of the pool's bytes in use."""
+    return result.usage.used_size_bytes / max(result.usage.usable_size_bytes, 1)
+
+
+def free_memory(result: pool_pb2.BatchResult) -> FreeMemory:
+    """Memory that holds nothing."""
+    usage = result.usage
+    return FreeMemory(
+        [one.free_block_count for one in usage.size_classes], usage.unassigned_slab_count
+    )
+
+
+def no_memory_known(plan: plan_pb2.Plan) -> FreeMemory:
+    """Before the service has answered a batch."""
+    return FreeMemory([0] * len(plan.size_classes), 0)
 
 
 def batch_error(result: pool_pb2.BatchResult) -> ServiceError | None:

@@ -19,7 +19,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, get_kv_cache_spec_kind
 from vllm.v1.request import Request
 
 from kvquarry_client.ledger import Eviction
-from kvquarry_client.shadow import Committed
+from kvquarry_client.scheduling import Committed
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan
 

@@ -15,7 +15,8 @@ from vllm.v1.metrics.stats import PrefixCacheStats
 from vllm.v1.request import Request, RequestStatus
 
 from kvquarry_client.engine import ledger_of
-from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
+from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
+from kvquarry_client.shadow import Shadow
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.retention import Retention

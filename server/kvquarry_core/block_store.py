@@ -19,6 +19,7 @@ from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.eviction import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
 from kvquarry_core.lru import RecencyList
+from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
@@ -126,6 +127,11 @@ class BlockStore:
         """Tokens that need not be computed while a cached block is there, by its size."""
         tokens = self._depths[size_class].get(block, self._block_tokens[size_class])
         return tokens / self.plan.block_bytes(size_class)
+
+    def free_memory(self) -> FreeMemory:
+        """What can be handed out without evicting anything."""
+        free = [self.slabs.num_free(size_class) for size_class in self._class_ids]
+        return FreeMemory(free, self.slabs.num_unassigned)
 
     # References.
 

@@ -125,18 +125,19 @@ class Pool:
         return grant
 
     def grant_ahead(self, request: AheadRequest) -> AheadGrant:
-        """Grant requests attention blocks before they need them, where memory is plenty.
+        """Grant requests attention blocks before they need them, where free memory is plenty.
 
-        What is granted ahead shrinks to nothing under pressure, so that nobody waits for blocks
-        that lie idle elsewhere.
+        Nothing is evicted for it, and what is granted ahead shrinks to nothing under pressure, so
+        that nobody waits for blocks that lie idle elsewhere.
         """
         records = [self._record(handle) for handle in request.handles]
         checks.check_ahead(request)
         grants = []
         for record, num_blocks in zip(records, request.num_blocks, strict=True):
             wanted = self._sizing.attention(num_blocks)
-            plenty = self._sizing.with_reserve(wanted)
-            if not self.store.fits(plenty, self._nothing_touched):
+            besides = zip(self._sizing.by_class(wanted), self.owed, strict=True)
+            demand = [blocks + owed for blocks, owed in besides]
+            if not self.store.free_memory().leaves_reserve(self.plan, demand):
                 wanted = [0] * len(wanted)
             grants.append(self._grant(record, wanted))
         return AheadGrant(tuple(grants))

@@ -12,9 +12,6 @@ from kvquarry_core.ids import BlockId, ClassId, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.plan import GroupKind, Plan
 
-#: Blocks are granted ahead while at least one in so many of their class is left for others.
-_RESERVE = 16
-
 
 class Sizing:
     """Turns tokens into blocks, and blocks into "fits" or a refusal with the numbers."""
@@ -46,13 +43,6 @@ class Sizing:
             for group in members:
                 wanted[group] = num_blocks if rule.grows else 0
         return wanted
-
-    def with_reserve(self, by_group: Sequence[int]) -> list[int]:
-        """Blocks by class, and besides a share of the pool that luxury must not touch."""
-        return [
-            wanted + size_class.num_usable_blocks // _RESERVE if wanted else 0
-            for wanted, size_class in zip(self.by_class(by_group), self._plan.classes, strict=True)
-        ]
 
     def by_class(self, by_group: Sequence[int]) -> list[int]:
         """Blocks by size class."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvquarry_client.shadow import Allocation
+from kvquarry_client.scheduling import Allocation
 from kvquarry_core.plan import GroupSpec
 from tests.client.pools import ATTENTION, BLOCK, CHUNK, HYBRID, Engine, engine, prompt
 

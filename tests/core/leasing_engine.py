@@ -54,7 +54,7 @@ class LeasingEngine(FakeEngine):
     def grant_ahead(self, handles: Sequence[Handle], num_blocks: Sequence[int]) -> list[bool]:
         """Ask for blocks ahead; each request gets all of its own or nothing. Who got some?"""
         self.lost.clear()
-        before = self.books.used()
+        before = self.books.used(self.cached())
         answer = self.pool.grant_ahead(AheadRequest(handles, num_blocks))
         granted = []
         for handle, wanted, grant in zip(handles, num_blocks, answer.grants, strict=True):
@@ -71,7 +71,9 @@ class LeasingEngine(FakeEngine):
         """Blocks are granted ahead iff enough is left for others."""
         if any(granted) and len(self.plan.classes) == 1:
             # With several classes it depends on where the blocks were put.
-            assert self._leaves_reserve(self.books.used(), 0), "luxury touched the reserve"
+            used = self.books.used(self.cached())
+            assert self._leaves_reserve(used, 0), "luxury touched the reserve"
+        assert not self.lost, "luxury evicted something"
         if not any(granted) and any(num_blocks) and any(self._in_attention(1)):
             least = min(wanted for wanted in num_blocks if wanted)
             assert not self._leaves_reserve(before, least), "memory was plenty"
@@ -82,13 +84,16 @@ class LeasingEngine(FakeEngine):
         return [num_blocks if mine else 0 for mine in is_attention]
 
     def _leaves_reserve(self, used: list[set[BlockId]], num_blocks: int) -> bool:
-        """Whether so many blocks in every group of attention leave enough for others."""
-        demand = reference.by_class(self.plan, self._in_attention(num_blocks))
+        """Whether so many blocks in every group of attention leave enough free for others.
+
+        What running requests were promised is not free.
+        """
+        wanted = reference.by_class(self.plan, self._in_attention(num_blocks))
         concerned = reference.by_class(self.plan, self._in_attention(1))
-        reserve = [
-            geometry.num_usable_blocks // RESERVE if wanted else 0
-            for wanted, geometry in zip(concerned, self.plan.classes, strict=True)
+        demand = [
+            blocks + owed + geometry.num_usable_blocks // RESERVE * (mine + owed > 0)
+            for blocks, owed, mine, geometry in zip(
+                wanted, self.pool.owed, concerned, self.plan.classes, strict=True
+            )
         ]
-        return reference.fits(
-            self.plan, used, [one + more for one, more in zip(demand, reserve, strict=True)]
-        )
+        return reference.fits(self.plan, used, demand)

@@ -17,7 +17,8 @@ from kvquarry_client.errors import PoolLost, ServiceError, ServiceUnavailable
 from kvquarry_client.inproc import open_inproc, register_inproc_worker
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.registration import WorkerMemory, register_worker
-from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings
+from kvquarry_client.scheduling import Allocation, ShadowSettings
+from kvquarry_client.shadow import Shadow
 from kvquarry_client.target import parse_target
 from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import GroupId, Handle
