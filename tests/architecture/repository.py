@@ -11,6 +11,7 @@ PACKAGES = (
     ROOT / "proto/gen/kvquarry",
     ROOT / "server/kvquarry_core",
     ROOT / "server/kvquarry_server",
+    ROOT / "server/kvquarry_tools",
     ROOT / "client/kvquarry_client",
     ROOT / "client/kvquarry_vllm",
 )

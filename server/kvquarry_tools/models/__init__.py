@@ -1,0 +1,1 @@
+"""Model configurations, and the cache groups that vLLM makes of them."""

@@ -1,0 +1,1 @@
+"""Traces replayed through the real core."""
