@@ -1,0 +1,18 @@
+"""Latent attention (MLA) in every layer: DeepSeek V2 and V3."""
+
+from kvquarry_tools.models.configuration import Configuration
+from kvquarry_tools.models.layers import LatentAttention, Layer
+
+
+def latent_attention(text: Configuration) -> LatentAttention:
+    """One latent vector a token, and the part of the key that carries its position."""
+    return LatentAttention(text.count("kv_lora_rank"), text.count_or_zero("qk_rope_head_dim"))
+
+
+def read(config: Configuration) -> tuple[Layer, ...]:
+    """The same latent attention in every layer."""
+    text = config.text
+    return (latent_attention(text),) * text.count("num_hidden_layers")
+
+
+READERS = {"DeepseekV2ForCausalLM": read, "DeepseekV3ForCausalLM": read}

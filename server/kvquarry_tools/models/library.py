@@ -1,0 +1,107 @@
+"""Models by name or by file."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+from kvquarry_tools.errors import InvalidConfiguration, UnknownArchitecture, UnknownModel
+from kvquarry_tools.models.configuration import Configuration
+from kvquarry_tools.models.families import NOTES, READERS
+from kvquarry_tools.models.model import Model
+
+_SHIPPED = resources.files("kvquarry_tools.models") / "configurations"
+_NAMES = "names.json"
+_MOST_SUGGESTIONS = 3
+
+
+def known_models() -> tuple[str, ...]:
+    """The names that :func:`find_model` knows without a file."""
+    return tuple(_names())
+
+
+def find_model(name_or_path: str) -> Model:
+    """A model by its name, or by the path of its ``config.json`` or of the folder that holds it.
+
+    A name is looked up in any case and without the owner before the slash.
+
+    Raises:
+        UnknownModel: There is no such name and no such file.
+        UnknownArchitecture: The cache of its architecture is not known here.
+        InvalidConfiguration: A field is missing or makes no sense.
+    """
+    path = Path(name_or_path)
+    if path.is_dir():
+        path /= "config.json"
+    if path.is_file():
+        return _model(name_or_path, _parsed(path.read_bytes(), str(path)), str(path))
+    for name, file in _names().items():
+        if name.casefold() == name_or_path.rpartition("/")[2].casefold():
+            return _model(name, _parsed((_SHIPPED / file).read_bytes(), file), name)
+    raise UnknownModel(_not_found(name_or_path))
+
+
+def read_model(name: str, fields: Mapping[str, object]) -> Model:
+    """A model from the fields of its configuration.
+
+    Raises:
+        UnknownArchitecture: The cache of its architecture is not known here.
+        InvalidConfiguration: A field is missing or makes no sense.
+    """
+    return _model(name, fields, name)
+
+
+def _names() -> dict[str, str]:
+    names: dict[str, str] = json.loads((_SHIPPED / _NAMES).read_bytes())
+    return names
+
+
+def _parsed(content: bytes, where: str) -> Mapping[str, object]:
+    try:
+        fields = json.loads(content)
+    except ValueError as error:
+        raise InvalidConfiguration(f"{where} is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidConfiguration(f"{where} holds no JSON object; give a model's config.json")
+    return cast("Mapping[str, object]", fields)
+
+
+def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
+    config = Configuration(fields, where)
+    architecture = config.architecture
+    reader = READERS.get(architecture)
+    if reader is None:
+        raise UnknownArchitecture(
+            f"{where}: the cache of {architecture} is not known here; known are: "
+            f"{', '.join(sorted(READERS))}"
+        )
+    text = config.text
+    max_tokens = text.count("max_position_embeddings", "model_max_length", default=0)
+    layers = reader(config)
+    if not layers:
+        raise InvalidConfiguration(
+            f"{where}: no layer of this model keeps a cache; check its layers"
+        )
+    return Model(
+        name=name,
+        architecture=architecture,
+        layers=layers,
+        dtype=(text if text.has("dtype") or text.has("torch_dtype") else config).dtype,
+        max_tokens=max_tokens or None,
+        notes=(NOTES[architecture],) if architecture in NOTES else (),
+    )
+
+
+def _not_found(name: str) -> str:
+    if name.endswith(".json") or name.count("/") > 1:
+        return f"there is no file {name}; give the path of a model's config.json, or a known name"
+    by_case = {known.casefold(): known for known in _names()}
+    wanted = name.rpartition("/")[2].casefold()
+    close = difflib.get_close_matches(wanted, by_case, n=_MOST_SUGGESTIONS, cutoff=0.5)
+    if close:
+        suggestion = "did you mean " + " or ".join(by_case[found] for found in close) + "?"
+    else:
+        suggestion = "known are: " + ", ".join(by_case.values())
+    return f"no model is known as {name!r} and no file has that name; {suggestion}"

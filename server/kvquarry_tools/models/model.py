@@ -1,0 +1,122 @@
+"""A model, and the cache it keeps when it is served."""
+
+from dataclasses import dataclass
+
+from kvquarry_core.plan import GroupSpec
+from kvquarry_tools.models.dtypes import (
+    ACTIVATION_BYTES,
+    AUTO,
+    KV_BYTES,
+    STATE_BYTES,
+    bytes_of,
+)
+from kvquarry_tools.models.grouping import group_layers
+from kvquarry_tools.models.layers import Layer, LayerCache
+from kvquarry_tools.models.serving import DEFAULT_BLOCK_TOKENS, Precision, Serving
+from kvquarry_tools.models.stock import StockLayout, stock_layout
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a configuration says of a model's cache.
+
+    Attributes:
+        name: The name it was asked for by.
+        architecture: The architecture that vLLM would run.
+        layers: The layers that keep something, in the model's order.
+        dtype: Format of its activations.
+        max_tokens: Tokens the model was made for; None: the configuration does not say.
+        notes: What the figures leave out.
+    """
+
+    name: str
+    architecture: str
+    layers: tuple[Layer, ...]
+    dtype: str
+    max_tokens: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def served(self, serving: Serving) -> "ServedModel":
+        """The cache it keeps on one worker when it is served like this.
+
+        Raises:
+            InvalidOption: The model cannot be served like this; the message says what to change.
+        """
+        serving.check()
+        precision = self._precision(serving)
+        return ServedModel(self, serving, tuple(layer.cache(precision) for layer in self.layers))
+
+    def groups(
+        self,
+        block_tokens: int = DEFAULT_BLOCK_TOKENS,
+        *,
+        tp: int = 1,
+        kv_dtype: str = AUTO,
+        state_dtype: str = AUTO,
+        num_speculative_tokens: int = 0,
+    ) -> tuple[GroupSpec, ...]:
+        """The groups of a mixed-size pool: see :class:`Serving` and :attr:`ServedModel.groups`."""
+        serving = Serving(block_tokens, tp, kv_dtype, state_dtype, num_speculative_tokens)
+        return self.served(serving).groups
+
+    def _precision(self, serving: Serving) -> Precision:
+        activation_bytes = ACTIVATION_BYTES[self.dtype]
+        is_auto = serving.kv_dtype == AUTO
+        return Precision(
+            activation_bytes=activation_bytes,
+            kv_bytes=activation_bytes
+            if is_auto
+            else bytes_of(serving.kv_dtype, KV_BYTES, "--kv-dtype"),
+            state_bytes=None
+            if serving.state_dtype == AUTO
+            else bytes_of(serving.state_dtype, STATE_BYTES, "--state-dtype"),
+            tp=serving.tp,
+            num_speculative_tokens=serving.num_speculative_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model's cache on one worker.
+
+    Attributes:
+        model: The model.
+        serving: How it is served.
+        layers: What each layer keeps.
+    """
+
+    model: Model
+    serving: Serving
+    layers: tuple[LayerCache, ...]
+
+    @property
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """The groups of a mixed-size pool, each layer with a page of its own size."""
+        block_tokens = self.serving.block_tokens
+        return tuple(
+            GroupSpec(
+                kind=group.format.kind,
+                block_tokens=block_tokens,
+                page_bytes=group.format.page_bytes(block_tokens),
+                num_layers=group.num_layers,
+                num_speculative_blocks=group.format.num_speculative_blocks,
+                alignment_bytes=group.format.alignment_bytes,
+                window_tokens=group.format.window_tokens,
+            )
+            for group in group_layers(self.layers)
+        )
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one token takes in all attention layers, windowed ones included."""
+        return sum(layer.bytes_per_token for layer in self.layers)
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Bytes of one checkpoint: a state in every recurrent layer."""
+        return sum(layer.state_bytes for layer in self.layers)
+
+    @property
+    def stock(self) -> StockLayout:
+        """The uniform pool that stock vLLM would make."""
+        return stock_layout(self.layers, self.serving.block_tokens)
