@@ -13,6 +13,8 @@ from kvquarry_server.serving import log_to_stderr, serve
 from kvquarry_server.sockets import CannotListen
 from kvquarry_server.status_table import status_table
 from kvquarry_server.version import package_version
+from kvquarry_tools.errors import InvalidInput
+from kvquarry_tools.planning.flags import add_plan_flags
 
 _FAILED = 1
 _MISUSED = 2
@@ -21,13 +23,13 @@ _MISUSED = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
     arguments = _parser().parse_args(argv)
-    commands = {"serve": _serve, "status": _status, "version": _version}
+    commands = {"plan": _plan, "serve": _serve, "status": _status, "version": _version}
     try:
         commands[arguments.command](arguments)
     except (CannotListen, NoAnswer) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
-    except InvalidAddress as error:
+    except (InvalidAddress, InvalidInput) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _MISUSED
     return 0
@@ -49,6 +51,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Show a running service's pools, engines, workers, blocks and tokens.",
     )
     settings.add_status_flags(status_parser)
+    add_plan_flags(
+        commands.add_parser(
+            "plan",
+            help="show what a pool would hold for a model",
+            description="Show what so much memory holds for a model, in kvquarry's pool and in "
+            "stock vLLM's. Needs no vLLM, no GPU and no weights.",
+        )
+    )
     commands.add_parser("version", help="show which kvquarry this is")
     return parser
 
@@ -63,6 +73,13 @@ def _status(arguments: argparse.Namespace) -> None:
     status_settings = settings.status_settings(arguments)
     status = fetch_status(status_settings)
     print(json.dumps(status, indent=2) if status_settings.is_json else status_table(status))
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    # Who serves does not need the tools, and who plans may wait for them.
+    from kvquarry_tools.planning.command import run_plan  # noqa: PLC0415
+
+    print(run_plan(arguments))
 
 
 def _version(_: argparse.Namespace) -> None:

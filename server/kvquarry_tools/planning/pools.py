@@ -1,0 +1,101 @@
+"""Two ways to cut the same memory, asked the same questions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvquarry_core.plan import GroupSpec, Plan
+from kvquarry_tools.models import StockLayout
+from kvquarry_tools.planning import demand
+
+#: What fits up to here has no end: windows and states do not grow with a request.
+_NO_END = 1 << 40
+
+
+class Pool(Protocol):
+    """A stretch of memory that holds blocks of some groups."""
+
+    @property
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """The groups whose blocks it holds."""
+        ...
+
+    def holds(self, blocks: Sequence[int]) -> bool:
+        """Whether it holds so many blocks of each group at once, when it is empty otherwise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MixedPool:
+    """kvquarry's pool: blocks of each group's own size."""
+
+    plan: Plan
+
+    @property
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """See :class:`Pool`."""
+        return self.plan.groups
+
+    def holds(self, blocks: Sequence[int]) -> bool:
+        """See :class:`Pool`; the core's own answer, by which requests are admitted."""
+        by_class = [0] * len(self.plan.classes)
+        for size_class, num_blocks in zip(self.plan.class_of_group, blocks, strict=True):
+            by_class[size_class] += num_blocks
+        return self.plan.could_hold(by_class)
+
+
+@dataclass(frozen=True, slots=True)
+class UniformPool:
+    """Stock vLLM's pool: blocks of one size, of which block 0 is the null block."""
+
+    layout: StockLayout
+    num_blocks: int
+
+    @property
+    def groups(self) -> tuple[GroupSpec, ...]:
+        """See :class:`Pool`."""
+        return self.layout.groups
+
+    def holds(self, blocks: Sequence[int]) -> bool:
+        """See :class:`Pool`."""
+        return sum(blocks) < self.num_blocks
+
+
+def most_requests(pool: Pool, num_tokens: int) -> int:
+    """How many requests of ``num_tokens`` the pool holds at once while they decode."""
+    of_one = demand.resident(pool.groups, num_tokens)
+    return _most(lambda number: pool.holds([number * blocks for blocks in of_one])) or 0
+
+
+def longest_request(pool: Pool) -> int | None:
+    """Tokens of the longest request that can run alone, 0 for none; None: there is no longest."""
+    return _most(lambda num_tokens: pool.holds(demand.at_most(pool.groups, num_tokens)))
+
+
+def most_cached_tokens(pool: Pool, checkpoint_tokens: int) -> int:
+    """Tokens of cached prefixes that the pool holds, each so many with their checkpoint."""
+
+    def fits(num_checkpoints: int) -> bool:
+        return pool.holds(demand.cached(pool.groups, num_checkpoints, checkpoint_tokens))
+
+    return (_most(fits) or 0) * checkpoint_tokens
+
+
+def _most(fits: Callable[[int], bool]) -> int | None:
+    """The largest number that fits; whatever is below one that fits, fits too.
+
+    0 for none, None where no end is in sight.
+    """
+    too_many = 1
+    while fits(too_many):
+        too_many *= 2
+        if too_many > _NO_END:
+            return None
+    most = too_many // 2
+    while too_many - most > 1:
+        middle = (most + too_many) // 2
+        if fits(middle):
+            most = middle
+        else:
+            too_many = middle
+    return most

@@ -1,0 +1,167 @@
+"""The report as people read it, within 80 columns."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from kvquarry_tools.planning.report import REQUEST_TOKENS, ClassReport, Report
+from kvquarry_tools.planning.sequences import SequenceLimit
+from kvquarry_tools.planning.sizes import count, memory
+from kvquarry_tools.planning.worked import worked_lines
+
+_COLUMNS = 80
+_LABEL_COLUMNS = 48
+_NUMBER_COLUMNS = 16
+
+
+def plan_table(report: Report) -> str:
+    """Everything ``kvquarry plan`` shows."""
+    parts = [
+        _model_lines(report),
+        _mixed_lines(report),
+        _uniform_lines(report),
+        _capacity_lines(report),
+        worked_lines(report),
+    ]
+    if report.sequences is not None:
+        parts.append(_sequence_lines(report.sequences))
+    parts.append(_note_lines(report))
+    return "\n\n".join(text for part in parts if (text := "\n".join(part)))
+
+
+def _model_lines(report: Report) -> Iterator[str]:
+    model, serving = report.served.model, report.served.serving
+    yield f"{model.name} ({model.architecture})"
+    workers = "" if serving.tp == 1 else f" on each of {serving.tp} workers"
+    memory_of_one = memory(report.memory_bytes)
+    yield f"{memory_of_one} of KV cache{workers}, blocks of {serving.block_tokens} tokens"
+    layers, token_bytes = report.served.layers, report.served.bytes_per_token
+    num_attention = sum(layer.bytes_per_token > 0 for layer in layers)
+    if num_attention:
+        yield f"  attention   {num_attention} layers, {count(token_bytes)} B a token"
+    if num_states := sum(layer.state_bytes > 0 for layer in layers):
+        yield (
+            f"  checkpoint  {num_states} layers, {memory(report.served.checkpoint_bytes)}, "
+            f"whatever the length"
+        )
+
+
+def _mixed_lines(report: Report) -> Iterator[str]:
+    plan = report.mixed.plan
+    slab_bytes = plan.slab_bytes * plan.num_regions
+    left_over = report.left_over_bytes / report.memory_bytes
+    slabs = "1 slab" if plan.num_slabs == 1 else f"{count(plan.num_slabs)} slabs"
+    yield f"kvquarry: {slabs} of {memory(slab_bytes)}, {left_over:.1%} left over"
+    rows: list[tuple[str, ...]] = [
+        ("class", "holds", "groups", "block", "padding", "per slab", "blocks")
+    ]
+    rows.extend(_class_row(index, one) for index, one in enumerate(report.classes))
+    yield from _aligned(rows)
+
+
+def _class_row(index: int, one: ClassReport) -> tuple[str, ...]:
+    return (
+        str(index),
+        one.holds,
+        str(one.num_groups),
+        memory(one.block_bytes),
+        f"{one.padding:.2%}",
+        count(one.blocks_per_slab),
+        count(one.num_blocks),
+    )
+
+
+def _uniform_lines(report: Report) -> Iterator[str]:
+    layout = report.uniform.layout
+    yield (
+        f"stock vLLM: {count(report.uniform.num_blocks)} blocks of {memory(layout.block_bytes)} "
+        f"for {len(layout.groups)} {'group' if len(layout.groups) == 1 else 'groups'} alike"
+    )
+    asked = report.served.serving.block_tokens
+    if layout.block_tokens != asked:
+        yield f"  blocks of {asked} tokens become {count(layout.block_tokens)}"
+    if layout.state_bytes:
+        yield f"  states are padded by {layout.state_padding:.2%}"
+
+
+def _capacity_lines(report: Report) -> Iterator[str]:
+    ours, stock = report.mixed_capacity, report.uniform_capacity
+    yield _line("", "kvquarry", "stock vLLM")
+    yield _line(
+        "hits in steps of, tokens", count(ours.hit_step_tokens), count(stock.hit_step_tokens)
+    )
+    for num_tokens in REQUEST_TOKENS:
+        yield _line(
+            f"requests of {count(num_tokens)} tokens at once",
+            count(ours.requests[num_tokens]),
+            count(stock.requests[num_tokens]),
+        )
+    yield _line(
+        "longest request, tokens",
+        _or_endless(ours.longest_request_tokens),
+        _or_endless(stock.longest_request_tokens),
+    )
+    if not report.served.checkpoint_bytes:
+        ((_, most),) = ours.cached_tokens.items()
+        ((_, stock_most),) = stock.cached_tokens.items()
+        yield _line("tokens of cached prefixes", count(most), count(stock_most))
+        return
+    yield "tokens of cached prefixes"
+    for apart in sorted(ours.cached_tokens.keys() | stock.cached_tokens.keys()):
+        yield _line(
+            f"  a checkpoint every {count(apart)} tokens",
+            _or_dash(ours.cached_tokens.get(apart)),
+            _or_dash(stock.cached_tokens.get(apart)),
+        )
+
+
+def _sequence_lines(limit: SequenceLimit) -> Iterator[str]:
+    if limit.fits:
+        yield (
+            f"--max-num-seqs {count(limit.wished)} fits: {count(limit.largest)} requests of one "
+            "token run at once."
+        )
+        return
+    yield (
+        f"--max-num-seqs {count(limit.wished)} does not fit: {count(limit.largest)} requests of "
+        "one token run at once."
+    )
+    yield "Change one of these:"
+    yield f"  --max-num-seqs {limit.largest}"
+    if limit.memory_bytes is not None:
+        yield f"  --memory {limit.memory_bytes >> 20}MiB"
+    if limit.largest_with_smaller_states is not None:
+        yield (
+            f"  --state-dtype bfloat16, with which {count(limit.largest_with_smaller_states)} "
+            "run at once"
+        )
+
+
+def _note_lines(report: Report) -> Iterator[str]:
+    notes = list(report.served.model.notes)
+    if report.served.serving.num_speculative_tokens:
+        notes.append("the layers of a draft model are not counted")
+    for note in notes:
+        yield from textwrap.wrap(f"Note: {note}.", _COLUMNS)
+
+
+def _line(label: str, ours: str, stock: str) -> str:
+    return f"{label:<{_LABEL_COLUMNS}}{ours:>{_NUMBER_COLUMNS}}{stock:>{_NUMBER_COLUMNS}}".rstrip()
+
+
+def _or_endless(number: int | None) -> str:
+    return "any length" if number is None else count(number)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else count(number)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Numbers to the right, what a class holds to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column == 1 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  " + "  ".join(cells).rstrip()
