@@ -8,8 +8,9 @@ from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import ServedModel
 from kvquarry_tools.planning.pools import MixedPool, most_requests
 
-#: Memory is named in whole steps of this.
+#: Memory is named in whole steps of this, and no closer than to one part in so many.
 _STEP_BYTES = 64 << 20
+_PRECISION = 128
 _SMALLER_STATE_DTYPE = "bfloat16"
 
 
@@ -57,12 +58,12 @@ def sequence_limit(
 
 
 def _memory_for(groups: tuple[GroupSpec, ...], memory_bytes: int, wished: int) -> int:
-    """The least whole number of steps that holds as many; slabs change their size on the way."""
+    """Hardly more than the least that holds as many; slabs change their size on the way."""
     too_few = memory_bytes // _STEP_BYTES
     enough = too_few + 1
     while _largest(groups, enough * _STEP_BYTES) < wished:
         too_few, enough = enough, enough * 2
-    while enough - too_few > 1:
+    while enough - too_few > max(1, enough // _PRECISION):
         middle = (too_few + enough) // 2
         if _largest(groups, middle * _STEP_BYTES) < wished:
             too_few = middle

@@ -115,16 +115,11 @@ def _capacity_lines(report: Report) -> Iterator[str]:
 
 
 def _sequence_lines(limit: SequenceLimit) -> Iterator[str]:
+    wished, largest = count(limit.wished), count(limit.largest)
     if limit.fits:
-        yield (
-            f"--max-num-seqs {count(limit.wished)} fits: {count(limit.largest)} requests of one "
-            "token run at once."
-        )
+        yield f"--max-num-seqs {wished} fits: {largest} short requests run at once."
         return
-    yield (
-        f"--max-num-seqs {count(limit.wished)} does not fit: {count(limit.largest)} requests of "
-        "one token run at once."
-    )
+    yield f"--max-num-seqs {wished} is too many: {largest} short requests run at once."
     yield "Change one of these:"
     yield f"  --max-num-seqs {limit.largest}"
     if limit.memory_bytes is not None:

@@ -1,0 +1,173 @@
+"""``kvquarry plan``: readable, for scripts too, and clear about what it cannot do."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvquarry_server.cli import main
+from kvquarry_tools.models import known_models
+
+DOCS = Path(__file__).parents[2] / "docs/plan.md"
+COLUMNS = 80
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "torch_dtype": "bfloat16",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+}
+
+
+def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command prints when all is well."""
+    assert main(["plan", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def plan_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(plan(capsys, *arguments, "--json"))
+    return answer
+
+
+def documented() -> list[tuple[str, str]]:
+    """Each command of the page with the output it shows."""
+    blocks = DOCS.read_text().split("```console\n$ ")[1:]
+    shown = [block.split("\n```")[0].partition("\n") for block in blocks]
+    return [(command, output) for command, _, output in shown]
+
+
+@pytest.mark.parametrize(("command", "output"), documented(), ids=[c for c, _ in documented()])
+def test_the_page_shows_what_is_printed(
+    command: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, *arguments = shlex.split(command)
+    assert program == "kvquarry"
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out.rstrip("\n")
+    assert output in (printed, printed.partition("\n\nA request of")[0])
+
+
+@pytest.mark.parametrize("name", known_models())
+def test_every_known_model_has_a_plan_that_fits_a_narrow_terminal(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = plan(capsys, "--model", name, "--memory", "640GiB", "--max-num-seqs", "100000")
+    assert max(len(line) for line in text.splitlines()) <= COLUMNS
+    assert text.splitlines()[0].startswith(name)
+
+
+@pytest.mark.parametrize("name", known_models())
+def test_scripts_get_the_same_numbers(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, "--model", name, "--memory", "20GiB")
+    answer = plan_json(capsys, "--model", name, "--memory", "20GiB")
+    ours, stock = (answer[pool]["capacity"] for pool in ("kvquarry", "stock_vllm"))
+    for mine, theirs in zip(ours["requests"], stock["requests"], strict=True):
+        line = f"requests of {mine['tokens']:,} tokens at once"
+        shown = next(row for row in text.splitlines() if row.startswith(line))
+        assert shown.removeprefix(line).split() == [
+            f"{mine['requests']:,}",
+            f"{theirs['requests']:,}",
+        ]
+    assert answer["memory_bytes"] == 20 * 2**30
+    assert answer["max_num_seqs"] is None
+
+
+def test_changing_a_field_of_the_configuration_changes_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.json"
+    answers = []
+    for change in ({}, {"num_key_value_heads": 4}, {"num_hidden_layers": 16}):
+        file.write_text(json.dumps(CONFIG | change))
+        answers.append(plan(capsys, "--model", str(file), "--memory", "20GiB"))
+    assert len(set(answers)) == 3
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--block-size", "64"],
+        ["--tp", "2"],
+        ["--kv-dtype", "fp8"],
+        ["--state-dtype", "bfloat16"],
+        ["--spec-tokens", "5"],
+        ["--memory", "21GiB"],
+    ],
+    ids=" ".join,
+)
+def test_every_flag_changes_the_answer(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = ("--model", "Qwen3.6-27B", "--memory", "20GiB")
+    changed = plan_json(capsys, *usual, *flags)
+    assert changed["kvquarry"] != plan_json(capsys, *usual)["kvquarry"]
+
+
+def test_the_worked_line_can_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = plan(capsys, "--model", "Qwen3.6-35B-A3B", "--memory", "20GiB")
+    for step in (
+        "attention: 2,048 / 16 = 128 blocks of 320.0 KiB = 40.0 MiB",
+        "states, 3 groups: 1 state of 20.5 MiB = 61.4 MiB",
+        "20.0 GiB / 101.4 MiB = 201 by bytes, 201 in whole slabs",
+        "5 blocks of 20.6 MiB each; (992 - 1) / 5 = 198",
+    ):
+        assert f"    {step}\n" in text
+
+
+def test_too_many_sequences_are_answered_with_the_largest_number_and_what_to_change(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wished = ("--model", "Nemotron-3-Nano-30B-A3B", "--memory", "8GiB", "--max-num-seqs")
+    answer = plan_json(capsys, *wished, "1024")["max_num_seqs"]
+    assert (answer["wished"], answer["fits"]) == (1024, False)
+    text = plan(capsys, *wished, "1024")
+    assert f"\n  --max-num-seqs {answer['largest']}\n" in text
+    assert f"\n  --memory {answer['memory_bytes'] >> 20}MiB\n" in text
+    assert "\n  --state-dtype bfloat16" in text
+    assert "fits" in plan(capsys, *wished, str(answer["largest"]))
+
+
+IMPOSSIBLE = [
+    (["--model", "Qwen3.6-28B"], r"did you mean Qwen3.6-27B"),
+    (["--model", "nowhere/config.json"], "there is no file nowhere/config.json"),
+    (["--model", "made-up.json"], "the cache of MadeUpForCausalLM is not known here"),
+    (["--memory", "much"], "'much' is no amount of memory"),
+    (["--memory", "20 parsecs"], "write it as in 20GiB"),
+    (["--memory", "0"], "no memory at all"),
+    (["--memory", "1MiB"], "give the KV cache at least"),
+    (["--block-size", "0"], "--block-size 0 is too small"),
+    (["--tp", "5"], "--tp 5"),
+    (["--kv-dtype", "int3"], "choose one of: auto, bfloat16"),
+    (["--state-dtype", "int3"], "choose one of: auto, float32"),
+    (["--spec-tokens", "-1"], "--spec-tokens -1 is negative"),
+    (["--max-num-seqs", "0"], "--max-num-seqs 0 is too small"),
+]
+
+
+@pytest.mark.parametrize(("flags", "message"), IMPOSSIBLE, ids=[" ".join(f) for f, _ in IMPOSSIBLE])
+def test_what_cannot_be_is_answered_with_what_to_change(
+    flags: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("made-up.json").write_text(json.dumps(CONFIG | {"architectures": ["MadeUpForCausalLM"]}))
+    assert main(["plan", "--model", "Qwen3.6-27B", "--memory", "20GiB", *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("kvquarry: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_number_that_is_none_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["plan", "--model", "Qwen3.6-27B", "--memory", "20GiB", "--tp", "two"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: kvquarry plan")

@@ -1,0 +1,200 @@
+"""What a plan promises is what the core's own pool then holds."""
+
+import pytest
+
+from kvquarry_core.ids import Handle
+from kvquarry_core.messages import Admission, AdmitRequest, Grant
+from kvquarry_core.plan import GroupKind, make_plan
+from kvquarry_core.pool import Pool
+from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.models import Serving, find_model
+from kvquarry_tools.planning import demand
+from kvquarry_tools.planning.pools import (
+    MixedPool,
+    UniformPool,
+    longest_request,
+    most_cached_tokens,
+    most_requests,
+)
+from kvquarry_tools.planning.report import REQUEST_TOKENS, Report, make_report
+
+GIB = 2**30
+MODELS = [
+    "Qwen3.6-35B-A3B",
+    "Nemotron-3-Nano-30B-A3B",
+    "LFM2-2.6B",
+    "Zamba2",
+    "Kimi-Linear-48B-A3B",
+    "Qwen3-8B",
+]
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def report(name: str, gib: float, max_num_seqs: int | None = None, **serving: object) -> Report:
+    served = find_model(name).served(Serving(**serving))  # type: ignore[arg-type]
+    return make_report(served, int(gib * GIB), max_num_seqs)
+
+
+def admits(pool: Pool, handle: int, num_tokens: int) -> bool:
+    """Whether the core's pool takes a whole request, with nothing to hit."""
+    answer = pool.admit(
+        AdmitRequest(Handle(handle), (), num_tokens, 0, num_tokens, must_fit_tokens=num_tokens)
+    )
+    return isinstance(answer, Admission)
+
+
+@every_model
+@pytest.mark.parametrize("num_tokens", [100, 2048])
+def test_as_many_requests_are_admitted_as_the_plan_says_and_not_one_more(
+    name: str, num_tokens: int
+) -> None:
+    plan = make_plan(find_model(name).groups(), GIB)
+    number = most_requests(MixedPool(plan), num_tokens)
+    pool = Pool(plan)
+    assert number > 0
+    assert all(admits(pool, handle, num_tokens) for handle in range(number))
+    assert not admits(pool, number, num_tokens)
+
+
+@every_model
+def test_the_longest_request_is_admitted_with_all_the_states_it_may_ever_hold(name: str) -> None:
+    plan = make_plan(find_model(name).groups(), GIB)
+    longest = longest_request(MixedPool(plan))
+    assert longest
+    pool = Pool(plan)
+    assert admits(pool, 1, longest)
+    held, wanted = demand.resident(plan.groups, longest), demand.at_most(plan.groups, longest)
+    more = [most - has for most, has in zip(wanted, held, strict=True)]
+    assert isinstance(pool.grow(Handle(1), more), Grant)
+    assert not MixedPool(plan).holds(demand.at_most(plan.groups, longest + 1))
+
+
+@every_model
+def test_a_request_holds_its_states_once_however_long_it_is(name: str) -> None:
+    groups = find_model(name).groups()
+    short, long = (demand.resident(groups, num_tokens) for num_tokens in (1, 32768))
+    for group, few, many in zip(groups, short, long, strict=True):
+        if group.kind is GroupKind.RECURRENT_STATE:
+            assert (few, many) == (1, 1)
+        else:
+            assert (few, many) == (1, 32768 // group.block_tokens)
+
+
+@every_model
+def test_tokens_and_bytes_agree(name: str) -> None:
+    """A capacity that was divided by the number of groups would be off by a factor."""
+    made = report(name, 20)
+    longest = made.mixed_capacity.longest_request_tokens
+    assert longest
+    served = made.served
+    held_bytes = longest * served.bytes_per_token + 3 * served.checkpoint_bytes
+    assert 0.97 * made.memory_bytes < held_bytes <= made.memory_bytes
+
+
+@every_model
+def test_requests_and_tokens_agree(name: str) -> None:
+    capacity = report(name, 20).mixed_capacity
+    longest = capacity.longest_request_tokens
+    assert longest
+    for num_tokens in REQUEST_TOKENS:
+        assert capacity.requests[num_tokens] * num_tokens <= longest + 3 * num_tokens
+
+
+def test_classes_are_numbered_by_name_and_none_is_left_out() -> None:
+    made = report("Qwen3.6-35B-A3B", 20)
+    assert [(one.holds, one.num_groups) for one in made.classes] == [
+        ("attention", 1),
+        ("states", 3),
+    ]
+    for one, size_class in zip(made.classes, made.mixed.plan.classes, strict=True):
+        assert one.num_blocks == size_class.num_usable_blocks
+
+
+def test_a_uniform_pool_holds_what_was_measured_of_stock_vllm() -> None:
+    """Qwen3-Next-80B in 16 GiB, prompts of so many tokens and 8 decoded, with vLLM 0.32."""
+    layout = find_model("Qwen3-Next-80B-A3B").served(Serving()).stock
+    pool = UniformPool(layout, 16 * GIB // layout.block_bytes)
+    held = [most_requests(pool, num_tokens + 8) for num_tokens in (100, 600, 1000, 4000)]
+    assert held == [321, 256, 256, 116]
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "serving"),
+    [(name, gib, {}) for name in MODELS for gib in (1, 20)]
+    + [
+        ("Nemotron-3-Ultra-550B-A55B", 20, {"tp": 2}),
+        ("Qwen3.6-27B", 20, {"num_speculative_tokens": 5}),
+        ("Qwen3.6-27B", 20, {"kv_dtype": "fp8", "block_tokens": 64}),
+    ],
+)
+def test_no_fewer_requests_fit_than_in_stock_vllms_pool(
+    name: str, gib: int, serving: dict[str, object]
+) -> None:
+    made = report(name, gib, **serving)
+    for num_tokens in REQUEST_TOKENS:
+        ours, stock = (
+            capacity.requests[num_tokens]
+            for capacity in (made.mixed_capacity, made.uniform_capacity)
+        )
+        assert ours >= stock, num_tokens
+
+
+def test_dense_checkpoints_take_a_state_of_every_group_at_every_boundary() -> None:
+    plan = make_plan(find_model("Qwen3.6-35B-A3B").groups(), 20 * GIB)
+    num_checkpoints = most_cached_tokens(MixedPool(plan), 16) // 16
+    # Two states to a slab, and three slabs for the attention of so few tokens.
+    assert num_checkpoints == (plan.num_slabs - 1 - 3) * 2 // 3
+
+
+def test_the_memory_bound_nemotron_is_explained() -> None:
+    """74k tokens against 245k, on a large Nemotron at two workers (vllm-project/vllm#46251).
+
+    In 2.2 GiB a worker, stock vLLM with a checkpoint at every block of 8,304 tokens holds 74,736
+    tokens. A pool whose checkpoints need not follow its blocks holds 274k with three of them and
+    241k with four: 245k leave room for three.
+    """
+    made = report("Nemotron-3-Ultra-550B-A55B", 2.2, tp=2)
+    assert made.uniform_capacity.cached_tokens[8304] == 74_736 == 9 * 8304
+    mixed = made.mixed
+    for num_checkpoints, most_tokens in ((1, 340_464), (3, 274_032), (4, 240_816)):
+        blocks = [
+            num_checkpoints if group.kind is GroupKind.RECURRENT_STATE else most_tokens // 16
+            for group in mixed.groups
+        ]
+        assert mixed.holds(blocks)
+        one_more = [
+            num_checkpoints if group.kind is GroupKind.RECURRENT_STATE else most_tokens // 16 + 1
+            for group in mixed.groups
+        ]
+        assert not mixed.holds(one_more)
+
+
+def test_more_sequences_than_fit_are_answered_with_what_to_change() -> None:
+    """1,024 sequences asked for, 614 states there: the largest number is named, and what helps."""
+    made = report("Nemotron-3-Nano-30B-A3B", 32, max_num_seqs=1024, state_dtype="float32")
+    limit = made.sequences
+    assert limit is not None
+    assert not limit.fits
+    assert limit.largest < 1024
+    groups = made.served.groups
+    assert limit.memory_bytes is not None
+    ample = make_plan(groups, limit.memory_bytes)
+    assert most_requests(MixedPool(ample), 1) >= 1024
+    assert limit.memory_bytes < made.memory_bytes * 1024 / limit.largest * 1.05
+    assert limit.largest_with_smaller_states is not None
+    assert 1.7 * limit.largest < limit.largest_with_smaller_states < 2.1 * limit.largest
+
+
+def test_the_largest_number_of_sequences_fits_and_one_more_does_not() -> None:
+    largest = report("Nemotron-3-Nano-30B-A3B", 2).mixed_capacity.max_num_seqs
+    for wished, fits in ((largest, True), (largest + 1, False)):
+        limit = report("Nemotron-3-Nano-30B-A3B", 2, max_num_seqs=wished).sequences
+        assert limit is not None
+        assert limit.fits is fits
+
+
+def test_memory_for_no_pool_is_refused_with_what_is_enough() -> None:
+    with pytest.raises(InvalidOption, match=r"Qwen3\.6-27B.*at least (\d+) bytes") as refused:
+        report("Qwen3.6-27B", 0.1)
+    enough = int(str(refused.value).rpartition("least ")[2].split()[0])
+    assert report("Qwen3.6-27B", enough / GIB).mixed.plan.num_slabs > 0
