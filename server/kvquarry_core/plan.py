@@ -24,13 +24,13 @@ from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.ids import ClassId, GroupId, KindId
 
 #: Slabs up to this many times the smallest possible one are tried to get rid of padding.
-_LARGEST_SLAB_FACTOR = 8
+_LARGEST_SLAB_FACTOR = 32
 #: And not so large that fewer than this many fit: slabs are what classes exchange.
 _FEWEST_SLABS = 8
 _MOST_CANDIDATES = 1024
-#: What each further block of the largest class in a slab costs, as a share of the pool: measured
-#: under churn (``loadtest/churn.py``) with one and with two states a slab.
-_PER_NEIGHBOUR = 0.02
+#: What twice as many blocks of the largest class in a slab cost, as a share of the pool: measured
+#: under churn (``loadtest/churn.py``) with one to 16 states a slab.
+_PER_DOUBLING = 0.02
 #: Strides tried for one of them, from either end.
 _MOST_TRIED = 256
 
@@ -237,8 +237,8 @@ class _Slab:
         slab: then one of them keeps the rest of its slab from the other classes.
         """
         padding = max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
-        num_neighbours = self.slab_bytes // self.cuts[-1].stride_bytes - 1
-        return padding + self.slab_bytes / max(region_bytes, 1) + _PER_NEIGHBOUR * num_neighbours
+        sharing = _PER_DOUBLING * math.log2(self.slab_bytes // self.cuts[-1].stride_bytes)
+        return padding + self.slab_bytes / max(region_bytes, 1) + sharing
 
 
 def _content(group: GroupSpec) -> _Content:

@@ -15,7 +15,7 @@ from tests.core.geometry import check_alignment, check_geometry, padding_of
 
 GIB = 2**30
 #: What a plan for an ample pool never pads more than.
-MOST_PADDING = 0.025
+MOST_PADDING = 0.051
 #: And never loses more than to padding, to the slab of the null blocks, and to what is left over.
 MOST_LOST = 0.06
 

@@ -111,8 +111,8 @@ def test_the_worked_line_can_be_followed(capsys: pytest.CaptureFixture[str]) -> 
     text = plan(capsys, "--model", "Qwen3.6-35B-A3B", "--memory", "20GiB")
     for step in (
         "attention: 2,048 / 16 = 128 blocks of 320.0 KiB = 40.0 MiB",
-        "states, 3 groups: 1 state of 20.5 MiB = 61.4 MiB",
-        "20.0 GiB / 101.4 MiB = 201 by bytes, 201 in whole slabs",
+        "states, 3 groups: 1 state of 20.6 MiB = 61.9 MiB",
+        "20.0 GiB / 101.9 MiB = 201 by bytes, 200 in whole slabs",
         "5 blocks of 20.6 MiB each; (992 - 1) / 5 = 198",
     ):
         assert f"    {step}\n" in text
