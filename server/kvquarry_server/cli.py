@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from kvquarry_server import settings
 from kvquarry_server.addresses import InvalidAddress
 from kvquarry_server.querying import NoAnswer, fetch_status
-from kvquarry_server.serving import log_to_stderr, serve
 from kvquarry_server.sockets import CannotListen
 from kvquarry_server.status_table import status_table
 from kvquarry_server.version import package_version
@@ -64,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    # Who plans or looks has not installed what serves.
+    from kvquarry_server.serving import log_to_stderr, serve  # noqa: PLC0415
+
     serve_settings = settings.serve_settings(arguments)
     log_to_stderr(serve_settings.log_level)
     asyncio.run(serve(serve_settings))

@@ -43,6 +43,12 @@ TRESPASSES = [
     Trespass("server/kvquarry_server/__init__.py", "import kvquarry_client", "Imports run one way"),
     Trespass("server/kvquarry_server/__init__.py", "import vllm", "Only the plug-in imports vllm"),
     Trespass("server/kvquarry_server/__init__.py", "import torch", "The service has no torch"),
+    Trespass("server/kvquarry_tools/errors.py", "import kvquarry.v1alpha", "Imports run one way"),
+    Trespass("server/kvquarry_tools/errors.py", "import kvquarry_server", "Imports run one way"),
+    Trespass(
+        "server/kvquarry_tools/errors.py", "import kvquarry_tools.models", "The tools read top"
+    ),
+    Trespass("server/kvquarry_tools/errors.py", "import vllm", "Only the plug-in imports vllm"),
     Trespass("client/kvquarry_client/__init__.py", "import kvquarry_server", "Imports run one way"),
     Trespass("client/kvquarry_client/__init__.py", "import torch", "The service has no torch"),
     Trespass("client/kvquarry_vllm/__init__.py", "import kvquarry_server", "The plug-in knows"),

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,21 @@ def test_what_cannot_be_is_answered_with_what_to_change(
     assert captured.err.startswith("kvquarry: ")
     assert message in captured.err
     assert captured.err.count("\n") == 1
+
+
+def test_planning_needs_nothing_that_only_the_service_needs() -> None:
+    """Whoever plans has installed neither the extra of the service nor torch nor vLLM."""
+    absent = ["grpc_health", "grpc_reflection", "prometheus_client", "redis", "torch", "vllm"]
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent}));"
+        "from kvquarry_server.cli import main;"
+        "sys.exit(main(['plan', '--model', 'Qwen3-8B', '--memory', '1GiB']))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("Qwen3-8B")
 
 
 def test_a_number_that_is_none_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
