@@ -27,6 +27,7 @@ MODELS = [
     "Kimi-Linear-48B-A3B",
     "Qwen3-8B",
 ]
+WINDOWED = ["Gemma-4-26B-A4B", "gpt-oss-20b", "Llama-4-Scout"]
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -100,6 +101,26 @@ def test_requests_and_tokens_agree(name: str) -> None:
         assert capacity.requests[num_tokens] * num_tokens <= longest + 3 * num_tokens
 
 
+@pytest.mark.parametrize(
+    ("name", "windowed"),
+    [("gpt-oss-20b", 128), ("Gemma-4-26B-A4B", 1024), ("Llama-4-Scout", 8192)],
+)
+def test_windows_are_counted_as_far_as_they_reach(name: str, windowed: int) -> None:
+    groups = find_model(name).groups()
+    for group, few, many, most in zip(
+        groups,
+        demand.resident(groups, 100),
+        demand.resident(groups, 32768),
+        demand.at_most(groups, 32768),
+        strict=True,
+    ):
+        if group.window_tokens:
+            assert (few, many) == (7, windowed // 16)
+            assert many < most <= (windowed + demand.IN_FLIGHT_TOKENS) // 16 + 1
+        else:
+            assert (few, many, most) == (7, 2048, 2048)
+
+
 def test_classes_are_numbered_by_name_and_none_is_left_out() -> None:
     made = report("Qwen3.6-35B-A3B", 20)
     assert [(one.holds, one.num_groups) for one in made.classes] == [
@@ -120,7 +141,7 @@ def test_a_uniform_pool_holds_what_was_measured_of_stock_vllm() -> None:
 
 @pytest.mark.parametrize(
     ("name", "gib", "serving"),
-    [(name, gib, {}) for name in MODELS for gib in (1, 20)]
+    [(name, gib, {}) for name in MODELS + WINDOWED for gib in (1, 20)]
     + [
         ("Nemotron-3-Ultra-550B-A55B", 20, {"tp": 2}),
         ("Qwen3.6-27B", 20, {"num_speculative_tokens": 5}),

@@ -27,7 +27,7 @@ SPARSE_TOKENS = REQUEST_TOKENS[-1]
 #: What blocks hold, by the kind of their group.
 KIND_NAMES = {
     GroupKind.FULL_ATTENTION: "attention",
-    GroupKind.SLIDING_WINDOW: "sliding window",
+    GroupKind.SLIDING_WINDOW: "windows",
     GroupKind.CHUNKED_LOCAL: "local chunks",
     GroupKind.RECURRENT_STATE: "states",
 }

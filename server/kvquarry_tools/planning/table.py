@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from kvquarry_tools.models.layers import LayerCache
 from kvquarry_tools.planning.report import REQUEST_TOKENS, ClassReport, Report
 from kvquarry_tools.planning.sequences import SequenceLimit
 from kvquarry_tools.planning.sizes import count, memory
@@ -34,15 +35,21 @@ def _model_lines(report: Report) -> Iterator[str]:
     workers = "" if serving.tp == 1 else f" on each of {serving.tp} workers"
     memory_of_one = memory(report.memory_bytes)
     yield f"{memory_of_one} of KV cache{workers}, blocks of {serving.block_tokens} tokens"
-    layers, token_bytes = report.served.layers, report.served.bytes_per_token
-    num_attention = sum(layer.bytes_per_token > 0 for layer in layers)
-    if num_attention:
-        yield f"  attention   {num_attention} layers, {count(token_bytes)} B a token"
-    if num_states := sum(layer.state_bytes > 0 for layer in layers):
-        yield (
-            f"  checkpoint  {num_states} layers, {memory(report.served.checkpoint_bytes)}, "
-            f"whatever the length"
-        )
+    layers = report.served.layers
+    if full := [layer for layer in layers if layer.bytes_per_token and not layer.window_tokens]:
+        token_bytes = sum(layer.bytes_per_token for layer in full)
+        yield f"  attention   {_layers(full)}, {count(token_bytes)} B a token"
+    if windowed := [layer for layer in layers if layer.window_tokens]:
+        token_bytes = sum(layer.bytes_per_token for layer in windowed)
+        window = f"of the last {count(windowed[0].window_tokens)}"
+        yield f"  windows     {_layers(windowed)}, {count(token_bytes)} B a token {window}"
+    if states := [layer for layer in layers if layer.state_bytes]:
+        checkpoint = memory(report.served.checkpoint_bytes)
+        yield f"  checkpoint  {_layers(states)}, {checkpoint}, whatever the length"
+
+
+def _layers(layers: Sequence[LayerCache]) -> str:
+    return "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
 
 
 def _mixed_lines(report: Report) -> Iterator[str]:

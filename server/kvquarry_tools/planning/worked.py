@@ -37,9 +37,10 @@ def _mixed_lines(report: Report) -> Iterator[str]:
         )
     by_bytes = report.memory_bytes // request_bytes
     held = report.mixed_capacity.requests[WORKED_TOKENS]
+    whole = "slabs" if len(plan.classes) > 1 else "blocks"
     yield (
         f"{memory(report.memory_bytes)} / {memory(request_bytes)} = {count(by_bytes)} by bytes, "
-        f"{count(held)} in whole slabs"
+        f"{count(held)} in whole {whole}"
     )
 
 
