@@ -1,0 +1,110 @@
+"""A run of churn from its settings to its figures."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kvquarry_core.placement import PLACEMENTS
+from kvquarry_core.plan import GroupSpec, make_plan
+from kvquarry_tools.simulation.churn.baselines import Oracle, RandomSlab, StaticSplit
+from kvquarry_tools.simulation.churn.engine import ChurnEngine
+from kvquarry_tools.simulation.churn.pools import ChurnPool, CorePool, need_of
+from kvquarry_tools.simulation.churn.requests import Traffic
+from kvquarry_tools.simulation.uniform import uniform_groups
+
+#: Pools that are no placement of the real core.
+BASELINES = ("uniform", "static", "static-even", "random", "oracle")
+_QUARTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChurnSettings:
+    """What is run.
+
+    Attributes:
+        groups: The model's cache groups: full attention and states.
+        memory_bytes: The pool.
+        pool: A placement's name, or one of :data:`BASELINES`.
+        num_steps: Steps of the engine.
+        seed: Which requests.
+    """
+
+    groups: tuple[GroupSpec, ...]
+    memory_bytes: int
+    pool: str
+    num_steps: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChurnFigures:
+    """What came of it.
+
+    Attributes:
+        utilisation: Bytes really needed as a share of the pool, by quarter of the run.
+        first_shortage: The same when something did not fit for the first time; None for never.
+        num_running: Running requests on average, in the last quarter.
+        num_finished: Requests that ran to their end.
+        num_preempted: Preemptions.
+        moved_bytes_per_finished: What relocation copied, by finished request.
+    """
+
+    utilisation: tuple[float, ...]
+    first_shortage: float | None
+    num_running: float
+    num_finished: int
+    num_preempted: int
+    moved_bytes_per_finished: float
+
+
+def run_churn(
+    settings: ChurnSettings, on_step: Callable[[int], None] = lambda _: None
+) -> ChurnFigures:
+    """Run all steps; ``on_step`` hears of each one, for a progress bar."""
+    pool = make_pool(settings)
+    engine = ChurnEngine(pool, Traffic().requests(settings.seed))
+    utilisation = []
+    num_running = 0.0
+    for steps in _quarters(settings.num_steps):
+        needed_bytes = running = 0
+        for step in steps:
+            occupancy = engine.step()
+            needed_bytes += occupancy.needed_bytes
+            running += occupancy.num_running
+            on_step(step)
+        utilisation.append(needed_bytes / len(steps) / settings.memory_bytes)
+        num_running = running / len(steps)
+    totals = engine.totals
+    shortage = totals.first_shortage_bytes
+    return ChurnFigures(
+        utilisation=tuple(utilisation),
+        first_shortage=None if shortage is None else shortage / settings.memory_bytes,
+        num_running=num_running,
+        num_finished=totals.finished,
+        num_preempted=totals.preempted,
+        moved_bytes_per_finished=pool.moved_bytes / max(totals.finished, 1),
+    )
+
+
+def make_pool(settings: ChurnSettings) -> ChurnPool:
+    """The pool a name stands for."""
+    groups, memory_bytes = settings.groups, settings.memory_bytes
+    match settings.pool:
+        case "uniform":
+            return CorePool(make_plan(uniform_groups(groups), memory_bytes), need_of(groups))
+        case "static":
+            return StaticSplit(groups, memory_bytes, token_share=0.7)
+        case "static-even":
+            return StaticSplit(groups, memory_bytes, token_share=0.5)
+        case "oracle":
+            return Oracle(groups, memory_bytes)
+        case "random":
+            plan, random = make_plan(groups, memory_bytes), RandomSlab(settings.seed)
+            return CorePool(plan, need_of(groups), random)
+    plan, placement = make_plan(groups, memory_bytes), PLACEMENTS[settings.pool]()
+    return CorePool(plan, need_of(groups), placement)
+
+
+def _quarters(num_steps: int) -> Iterator[Sequence[int]]:
+    ends = [num_steps * quarter // _QUARTERS for quarter in range(_QUARTERS + 1)]
+    return (range(first, last) for first, last in pairwise(ends))
