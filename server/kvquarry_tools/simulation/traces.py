@@ -1,0 +1,99 @@
+"""Traces in the Mooncake format: one JSON object a line.
+
+::
+
+    {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47, ...]}
+
+``timestamp`` is in milliseconds; ``hash_ids`` names every 512 tokens of the prompt, the last,
+partly filled unit included. Equal ids stand for an equal prefix up to and including that unit.
+Source: Mooncake (FAST'25), https://github.com/kvcache-ai/Mooncake.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Tokens that one of a trace's ids names.
+UNIT_TOKENS = 512
+
+
+class TraceError(Exception):
+    """A trace cannot be read; the message names the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """One request of a trace.
+
+    Attributes:
+        arrival_ms: When it arrived, from the trace's start.
+        num_prompt_tokens: Its prompt.
+        num_output_tokens: Tokens generated for it.
+        units: Names of its prompt's units of :data:`UNIT_TOKENS` tokens.
+    """
+
+    arrival_ms: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    units: tuple[int, ...]
+
+
+def read_trace(path: Path) -> list[TraceRequest]:
+    """All requests of a trace, in the file's order; a name that ends in ``.gz`` is unpacked.
+
+    Raises:
+        TraceError: The file cannot be read, a line is no request, or there is none at all.
+    """
+    try:
+        requests = list(_requests(path))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise TraceError(f"cannot read the trace {path}: {error}") from error
+    if not requests:
+        raise TraceError(f"{path} holds no requests: expected one JSON object a line")
+    return requests
+
+
+def _requests(path: Path) -> Iterator[TraceRequest]:
+    for number, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            try:
+                yield _request(line)
+            except ValueError as error:
+                raise TraceError(f"{path}, line {number}: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        yield from file
+
+
+def _request(line: str) -> TraceRequest:
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, not {line.strip()[:40]!r}")
+    num_prompt_tokens = _count(found, "input_length", least=1)
+    units = found.get("hash_ids")
+    if not isinstance(units, list) or not all(type(unit) is int and unit >= 0 for unit in units):
+        raise ValueError("hash_ids must be a list of integers of at least 0")
+    expected = -(-num_prompt_tokens // UNIT_TOKENS)
+    if len(units) != expected:
+        raise ValueError(
+            f"a prompt of {num_prompt_tokens} tokens has {expected} hash_ids of {UNIT_TOKENS} "
+            f"tokens, not {len(units)}"
+        )
+    return TraceRequest(
+        arrival_ms=_count(found, "timestamp", least=0),
+        num_prompt_tokens=num_prompt_tokens,
+        num_output_tokens=_count(found, "output_length", least=0),
+        units=tuple(units),
+    )
+
+
+def _count(found: dict[str, object], name: str, *, least: int) -> int:
+    value = found.get(name)
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+    return value
