@@ -14,6 +14,7 @@ from kvquarry_server.status_table import status_table
 from kvquarry_server.version import package_version
 from kvquarry_tools.errors import InvalidInput
 from kvquarry_tools.planning.flags import add_plan_flags
+from kvquarry_tools.simulation.flags import add_simulate_flags
 
 _FAILED = 1
 _MISUSED = 2
@@ -22,7 +23,13 @@ _MISUSED = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
     arguments = _parser().parse_args(argv)
-    commands = {"plan": _plan, "serve": _serve, "status": _status, "version": _version}
+    commands = {
+        "plan": _plan,
+        "serve": _serve,
+        "simulate": _simulate,
+        "status": _status,
+        "version": _version,
+    }
     try:
         commands[arguments.command](arguments)
     except (CannotListen, NoAnswer) as error:
@@ -58,6 +65,14 @@ def _parser() -> argparse.ArgumentParser:
             "stock vLLM's. Needs no vLLM, no GPU and no weights.",
         )
     )
+    add_simulate_flags(
+        commands.add_parser(
+            "simulate",
+            help="show what a pool would do for a model under a trace of requests",
+            description="Replay requests on the accounting that the service runs, and show hits, "
+            "evictions, fragmentation and preemptions. Needs no vLLM, no GPU and no weights.",
+        )
+    )
     commands.add_parser("version", help="show which kvquarry this is")
     return parser
 
@@ -82,6 +97,12 @@ def _plan(arguments: argparse.Namespace) -> None:
     from kvquarry_tools.planning.command import run_plan  # noqa: PLC0415
 
     print(run_plan(arguments))
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    from kvquarry_tools.simulation.command import run_simulate  # noqa: PLC0415
+
+    print(run_simulate(arguments))
 
 
 def _version(_: argparse.Namespace) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvquarry_core.retention import Retention
+from kvquarry_tools.errors import InvalidInput
 
 #: What :func:`checkpoints` takes.
 RETENTIONS = ("dense", "boundaries", "last", "every-N")
 
 
-class UnknownPolicy(Exception):
+class UnknownPolicy(InvalidInput):
     """No policy has that name; the message lists those there are."""
 
 

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvquarry_tools.errors import InvalidInput
+
 #: Tokens that one of a trace's ids names.
 UNIT_TOKENS = 512
 
 
-class TraceError(Exception):
+class TraceError(InvalidInput):
     """A trace cannot be read; the message names the file and the line."""
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kvquarry_core.placement import PLACEMENTS
-from kvquarry_core.plan import GroupSpec, make_plan
+from kvquarry_core.plan import make_plan
+from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.models import ServedModel
 from kvquarry_tools.simulation.churn.baselines import Oracle, RandomSlab, StaticSplit
 from kvquarry_tools.simulation.churn.engine import ChurnEngine
 from kvquarry_tools.simulation.churn.pools import ChurnPool, CorePool, need_of
 from kvquarry_tools.simulation.churn.requests import Traffic
-from kvquarry_tools.simulation.uniform import uniform_groups
 
 #: Pools that are no placement of the real core.
 BASELINES = ("uniform", "static", "static-even", "random", "oracle")
@@ -22,14 +23,14 @@ class ChurnSettings:
     """What is run.
 
     Attributes:
-        groups: The model's cache groups: full attention and states.
+        served: The model: full attention and states.
         memory_bytes: The pool.
         pool: A placement's name, or one of :data:`BASELINES`.
         num_steps: Steps of the engine.
         seed: Which requests.
     """
 
-    groups: tuple[GroupSpec, ...]
+    served: ServedModel
     memory_bytes: int
     pool: str
     num_steps: int
@@ -86,12 +87,23 @@ def run_churn(
     )
 
 
+def check_pool(name: str) -> None:
+    """Refuse a name that stands for no pool.
+
+    Raises:
+        InvalidOption: There is none of that name.
+    """
+    known = (*PLACEMENTS, *BASELINES)
+    if name not in known:
+        raise InvalidOption(f"no pool {name!r} to churn; there are {', '.join(known)}")
+
+
 def make_pool(settings: ChurnSettings) -> ChurnPool:
     """The pool a name stands for."""
-    groups, memory_bytes = settings.groups, settings.memory_bytes
+    groups, memory_bytes = settings.served.groups, settings.memory_bytes
     match settings.pool:
         case "uniform":
-            return CorePool(make_plan(uniform_groups(groups), memory_bytes), need_of(groups))
+            return CorePool(make_plan(settings.served.stock.groups, memory_bytes), need_of(groups))
         case "static":
             return StaticSplit(groups, memory_bytes, token_share=0.7)
         case "static-even":

@@ -1,0 +1,76 @@
+"""``kvquarry simulate``: what a pool would do for a model, before anything is installed."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.planning.command import served_model
+from kvquarry_tools.planning.sizes import parse_memory
+from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_text
+from kvquarry_tools.simulation.churn.runs import ChurnSettings, check_pool, run_churn
+from kvquarry_tools.simulation.plot import draw
+from kvquarry_tools.simulation.progress import progress
+from kvquarry_tools.simulation.report import Report, as_plain, as_text
+from kvquarry_tools.simulation.runs import simulate
+from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
+from kvquarry_tools.simulation.traces import read_trace
+
+
+def run_simulate(arguments: argparse.Namespace) -> str:
+    """What the command prints.
+
+    Raises:
+        InvalidInput: Something asked for cannot be; the message says what to change.
+    """
+    return _churn(arguments) if arguments.churn else _replay(arguments)
+
+
+def _replay(arguments: argparse.Namespace) -> str:
+    settings = SimulationSettings(
+        served=served_model(arguments),
+        memory_bytes=parse_memory(arguments.memory),
+        replay=Replay.PROMPTS if arguments.no_decode else Replay.ENGINE,
+        placement=arguments.placement,
+        eviction=arguments.eviction,
+        retention=arguments.retention,
+        baseline=Baseline(arguments.baseline) if arguments.baseline else None,
+    )
+    trace = read_trace(arguments.trace)
+    if arguments.first is not None:
+        trace = trace[: _at_least_one(arguments.first, "--first")]
+    start_s = time.process_time()
+    with progress(len(trace), "requests") as on_done:
+        figures = simulate(settings, trace, on_done=on_done)
+    report = Report(settings, figures, time.process_time() - start_s)
+    if arguments.plot is not None:
+        draw(figures.samples, settings.served.model.name, arguments.plot)
+    return json.dumps(as_plain(report), indent=2) if arguments.json else as_text(report)
+
+
+def _churn(arguments: argparse.Namespace) -> str:
+    pool = arguments.baseline or arguments.placement
+    check_pool(pool)
+    served, memory_bytes = served_model(arguments), parse_memory(arguments.memory)
+    num_steps = _at_least_one(arguments.steps, "--steps")
+    num_seeds = _at_least_one(arguments.seeds, "--seeds")
+    runs = []
+    with progress(num_steps * num_seeds, "steps") as on_done:
+        for seed in range(1, num_seeds + 1):
+            settings = ChurnSettings(served, memory_bytes, pool, num_steps, seed)
+            start_s, num_before = time.process_time(), (seed - 1) * num_steps
+            figures = run_churn(settings, partial(_on_step, on_done, num_before))
+            runs.append(ChurnRun(settings, figures, time.process_time() - start_s))
+    return json.dumps(churn_plain(runs), indent=2) if arguments.json else churn_text(runs)
+
+
+def _on_step(on_done: Callable[[int], None], num_before: int, step: int) -> None:
+    on_done(num_before + step + 1)
+
+
+def _at_least_one(number: int, option: str) -> int:
+    if number < 1:
+        raise InvalidOption(f"{option} {number} is too small; give a number from 1 on")
+    return number

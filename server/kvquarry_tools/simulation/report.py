@@ -1,0 +1,110 @@
+"""What ``kvquarry simulate --trace`` prints."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from kvquarry_tools.planning.sizes import count, memory
+from kvquarry_tools.simulation.replay.occupancy import Occupancy
+from kvquarry_tools.simulation.results import Figures
+from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
+
+_LABEL_COLUMNS = 34
+_NUM_MOMENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A simulation, and what it took.
+
+    Attributes:
+        settings: What was simulated.
+        figures: What came of it.
+        cpu_s: Processor time of the replay.
+    """
+
+    settings: SimulationSettings
+    figures: Figures
+    cpu_s: float
+
+
+def as_text(report: Report) -> str:
+    """Everything for people."""
+    return "\n".join([*_title(report.settings), "", *_lines(report)])
+
+
+def as_plain(report: Report) -> dict[str, object]:
+    """Everything for scripts."""
+    settings, figures = report.settings, report.figures
+    return {
+        "model": settings.served.model.name,
+        "serving": asdict(settings.served.serving),
+        "memory_bytes": settings.memory_bytes,
+        "replay": settings.replay.value,
+        "placement": settings.placement,
+        "eviction": settings.eviction,
+        "retention": settings.retention,
+        "baseline": settings.baseline.value if settings.baseline else None,
+        "token_hit_rate": figures.token_hit_rate,
+        **asdict(figures),
+        "cpu_s": report.cpu_s,
+    }
+
+
+def _title(settings: SimulationSettings) -> Iterator[str]:
+    served = settings.served
+    block_tokens = served.serving.block_tokens
+    is_infinite = settings.baseline is Baseline.INFINITE
+    pool = "memory without end" if is_infinite else memory(settings.memory_bytes)
+    yield f"{served.model.name}, {pool}, blocks of {block_tokens} tokens"
+    if settings.baseline is not None:
+        yield f"baseline {settings.baseline.value}, retention {settings.retention}"
+    else:
+        yield (
+            f"placement {settings.placement}, eviction {settings.eviction}, "
+            f"retention {settings.retention}"
+        )
+
+
+def _lines(report: Report) -> Iterator[str]:
+    figures = report.figures
+    yield _line("token hit rate", f"{figures.token_hit_rate:.4f}")
+    yield _line("prefill tokens saved", f"{count(figures.hit_tokens)}")
+    yield _line("  of", count(figures.prompt_tokens))
+    yield _line("requests", count(figures.num_requests))
+    if figures.num_refused:
+        yield _line("refused: larger than the pool", count(figures.num_refused))
+    for holds, num_blocks in (figures.evictions or {}).items():
+        yield _line(f"evicted blocks, {holds}", count(num_blocks))
+    if figures.checkpoints:
+        yield _line("checkpoints at the end", count(figures.checkpoints))
+    yield _line("preemptions", count(figures.num_preempted))
+    yield _line("tokens computed again for them", count(figures.recomputed_tokens))
+    yield _line("utilisation at first shortage", _utilisation(figures.first_shortage))
+    yield _line("CPU time", f"{report.cpu_s:.1f} s")
+    if figures.samples:
+        yield ""
+        yield from _moments(figures.samples)
+
+
+def _line(label: str, value: str) -> str:
+    return f"{label:<{_LABEL_COLUMNS}}{value:>16}"
+
+
+def _utilisation(moment: Occupancy | None) -> str:
+    return "no shortage" if moment is None else f"{moment.content:.3f}"
+
+
+def _moments(samples: tuple[Occupancy, ...]) -> Iterator[str]:
+    """The pool over time, a line for each fifth of the samples."""
+    yield f"{'pool over time':<22}{'running':>9}{'internal':>10}{'cached':>9}{'external':>10}"
+    size = -(-len(samples) // _NUM_MOMENTS)
+    for start in range(0, len(samples), size):
+        part = samples[start : start + size]
+        span = f"{part[0].now_s:,.0f} to {part[-1].now_s:,.0f} s"
+        yield (
+            f"{span:<22}{fmean(one.content for one in part):>9.3f}"
+            f"{fmean(one.internal for one in part):>10.4f}"
+            f"{fmean(one.cached for one in part):>9.3f}"
+            f"{fmean(one.external for one in part):>10.4f}"
+        )

@@ -1,0 +1,94 @@
+"""A simulation from its settings to its figures."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from kvquarry_core.ids import ClassId, KindId
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_tools.simulation.belady import Belady, Sizes
+from kvquarry_tools.simulation.replay.arrivals import arrivals
+from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
+from kvquarry_tools.simulation.replay.pools import ReplayPool
+from kvquarry_tools.simulation.replay.sequential import replay_prompts
+from kvquarry_tools.simulation.replay.tally import Tally
+from kvquarry_tools.simulation.results import Figures
+from kvquarry_tools.simulation.retentions import checkpoints
+from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
+from kvquarry_tools.simulation.setups import alignment_tokens, make_pool
+from kvquarry_tools.simulation.traces import UNIT_TOKENS, TraceRequest
+
+#: Hears how many requests are done.
+OnDone = Callable[[int], None]
+
+_HOLDS = {GroupKind.RECURRENT_STATE: "states"}
+
+
+def simulate(
+    settings: SimulationSettings,
+    trace: Sequence[TraceRequest],
+    *,
+    limits: EngineLimits = EngineLimits(),  # noqa: B008 - frozen
+    on_done: OnDone = lambda _: None,
+) -> Figures:
+    """Replay a trace.
+
+    Raises:
+        InvalidOption: The settings contradict each other or the model.
+    """
+    if settings.baseline is Baseline.BELADY:
+        return _foresee(settings, trace, on_done)
+    pool = make_pool(settings, trace)
+    rule = checkpoints(settings.retention, alignment_tokens(pool.plan.groups))
+    waiting = arrivals(trace, pool.plan.hash_tokens)
+    if settings.replay is Replay.PROMPTS:
+        tally = replay_prompts(pool, rule, waiting, on_done)
+    else:
+        tally = ReplayEngine(pool, rule, limits, waiting).run(on_done)
+    return _figures(pool, tally)
+
+
+def _foresee(
+    settings: SimulationSettings, trace: Sequence[TraceRequest], on_done: OnDone
+) -> Figures:
+    served = settings.served
+    unit_tokens = UNIT_TOKENS * -(-served.serving.block_tokens // UNIT_TOKENS)
+    sizes = Sizes(served.bytes_per_token, served.checkpoint_bytes, unit_tokens)
+    foreseen = Belady(trace, sizes, settings.memory_bytes).run(on_done)
+    return Figures(len(trace), 0, foreseen.prompt_tokens, foreseen.hit_tokens)
+
+
+def _figures(pool: ReplayPool, tally: Tally) -> Figures:
+    evictions: Counter[str] = Counter()
+    for part in pool.parts:
+        for index, num_blocks in enumerate(part.store.num_evictions):
+            evictions[_holds(part.plan, ClassId(index))] += num_blocks
+    return Figures(
+        num_requests=tally.num_requests,
+        num_refused=tally.num_refused,
+        prompt_tokens=tally.prompt_tokens,
+        hit_tokens=tally.hit_tokens,
+        recomputed_tokens=tally.recomputed_tokens,
+        num_preempted=tally.num_preempted,
+        num_steps=tally.num_steps,
+        evictions=dict(evictions),
+        checkpoints=max(_num_checkpoints(pool), default=0),
+        first_shortage=tally.first_shortage,
+        samples=tuple(tally.samples),
+    )
+
+
+def _holds(plan: Plan, size_class: ClassId) -> str:
+    """What the blocks of a class hold."""
+    kinds = {
+        group.kind
+        for group, mine in zip(plan.groups, plan.class_of_group, strict=True)
+        if mine == size_class
+    }
+    return " and ".join(sorted(_HOLDS.get(kind, "attention") for kind in kinds))
+
+
+def _num_checkpoints(pool: ReplayPool) -> Iterator[int]:
+    for part in pool.parts:
+        for index in range(len(part.plan.kinds)):
+            if part.plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE:
+                yield len(part.store.index.commitments(KindId(index)))

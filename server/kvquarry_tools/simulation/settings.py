@@ -1,0 +1,51 @@
+"""What is simulated."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kvquarry_tools.models import ServedModel
+
+
+class Baseline(Enum):
+    """What to compare with."""
+
+    #: Stock vLLM: one inflated block size; states and attention share one pool.
+    UNIFORM = "uniform"
+    #: Two pools that never lend to each other: 70 % for attention, 30 % for states.
+    STATIC = "static"
+    #: Memory for everything: what there is to be found at all.
+    INFINITE = "infinite"
+    #: An order of eviction that knows the future.
+    BELADY = "belady"
+
+
+class Replay(Enum):
+    """How requests run."""
+
+    #: Concurrently, with decoding, preemption and a clock.
+    ENGINE = "engine"
+    #: One after another, prompts alone.
+    PROMPTS = "prompts"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
+    """A simulation.
+
+    Attributes:
+        served: The model and its block size.
+        memory_bytes: The pool.
+        replay: How requests run.
+        placement: Where new blocks go, by the core's name for it.
+        eviction: Who has to go, by the core's name for it.
+        retention: Which checkpoints stay: see :mod:`kvquarry_tools.simulation.retentions`.
+        baseline: What to run in the place of kvquarry's pool, if anything.
+    """
+
+    served: ServedModel
+    memory_bytes: int
+    replay: Replay = Replay.ENGINE
+    placement: str = "affinity"
+    eviction: str = "lru"
+    retention: str = "boundaries"
+    baseline: Baseline | None = None
