@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, Refusal
+from kvquarry_core.messages import Admission, FullRows, Refusal
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.prefix_index import Row
 from kvquarry_tools.simulation.names import Names
@@ -136,12 +136,15 @@ class _Attention:
 
     def commit(self, pool: ReplayPool, plot: Plot, num_tokens: int) -> None:
         """Make the rows findable that ``num_tokens`` tokens fill."""
-        num_full = num_tokens // self._block_tokens
-        for position in range(self._num_committed, num_full):
-            row = Row(column[position] for column in self.columns)
-            name = plot.names.at((position + 1) * self._block_tokens)
-            pool.commit(plot.handle, self._kind, name, row)
-        self._num_committed = max(self._num_committed, num_full)
+        first, end = self._num_committed, num_tokens // self._block_tokens
+        if end <= first:
+            return
+        self._num_committed = end
+        block_tokens = self._block_tokens
+        names = [plot.names.at(stop * block_tokens) for stop in range(first + 1, end + 1)]
+        rows = zip(*(column[first:end] for column in self.columns), strict=True)
+        blocks = [block for row in rows for block in row]
+        pool.commit_rows([FullRows(plot.handle, self._kind, names, blocks)])
 
 
 class _States:
@@ -166,5 +169,6 @@ class _States:
     def commit(self, pool: ReplayPool, handle: Handle, names: Names, num_tokens: int) -> None:
         """The running state becomes a checkpoint."""
         assert self.running is not None, f"request {handle} reached {num_tokens} without a state"
-        pool.commit(handle, self._kind, names.at(num_tokens), self.running)
+        rows = FullRows(handle, self._kind, (names.at(num_tokens),), self.running)
+        pool.commit_rows([rows])
         self._read, self.running = self.running, None

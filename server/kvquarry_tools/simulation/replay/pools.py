@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Grant, Refusal
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Row
 
 
 class ReplayPool(Protocol):
@@ -32,8 +31,8 @@ class ReplayPool(Protocol):
         """See :meth:`Pool.take`."""
         ...
 
-    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
-        """See :meth:`Pool.commit`."""
+    def commit_rows(self, commits: Sequence[FullRows]) -> None:
+        """See :meth:`Pool.commit_rows`."""
         ...
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:

@@ -12,12 +12,13 @@ from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
+    FullRows,
     Grant,
     Refusal,
 )
 from kvquarry_core.plan import GroupKind, Plan, make_plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment, PrefixIndex, Row
+from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_tools.errors import InvalidOption
 
 
@@ -74,10 +75,11 @@ class SplitPool:
         part, local = self._place[group]
         return part.take(handle, local, num_blocks)
 
-    def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
-        """See :meth:`Pool.commit`."""
-        part, local = self._kinds[kind]
-        part.commit(handle, local, block_hash, row)
+    def commit_rows(self, commits: Sequence[FullRows]) -> None:
+        """See :meth:`Pool.commit_rows`."""
+        for rows in commits:
+            part, local = self._kinds[rows.kind]
+            part.commit_rows([replace(rows, kind=local)])
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """See :meth:`Pool.drop`."""
@@ -129,10 +131,15 @@ class _JointIndex(PrefixIndex):
         super().__init__(len(kinds))
         self._places = kinds
 
-    def find(self, kind: KindId, block_hash: BlockHash) -> Commitment | None:
+    def find(self, kind: KindId, block_hash: BlockHash) -> BlockId | None:
         """See :meth:`PrefixIndex.find`."""
         part, local = self._places[kind]
         return part.store.index.find(local, block_hash)
+
+    def find_leading(self, kind: KindId, hashes: Sequence[BlockHash]) -> list[BlockId]:
+        """See :meth:`PrefixIndex.find_leading`."""
+        part, local = self._places[kind]
+        return part.store.index.find_leading(local, hashes)
 
 
 def _members(plan: Plan) -> tuple[list[GroupId], list[GroupId]]:
