@@ -10,11 +10,18 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from kvquarry_core.placement import PLACEMENTS
+from kvquarry_core.policies import PolicyNames
+from kvquarry_core.relocation import RELOCATIONS
 from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_text
-from kvquarry_tools.simulation.churn.runs import BASELINES, ChurnSettings, check_pool, run_churn
+from kvquarry_tools.simulation.churn.runs import BASELINES, CORE, ChurnSettings, run_churn
 
-_POOLS = (*PLACEMENTS, *BASELINES)
+#: Placements of the core alone, the default with each relocation, and what to compare with.
+_POOLS = (
+    *PLACEMENTS,
+    *(f"{PolicyNames().placement}+{name}" for name in RELOCATIONS if name != "off"),
+    *BASELINES,
+)
 #: States from a fiftieth of the pool's usual share per request to several times as much, pages of
 #: one head and of many, latent attention, and states below a page.
 TEN_MODELS = (
@@ -50,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _settings(arguments: argparse.Namespace, model: str) -> list[ChurnSettings]:
     served = find_model(model).served(Serving(arguments.block_size))
     return [
-        ChurnSettings(served, arguments.gib << 30, pool, arguments.steps, seed)
-        for pool in arguments.pools
+        ChurnSettings(served, arguments.gib << 30, *_pool(label), arguments.steps, seed)
+        for label in arguments.pools
         for seed in arguments.seeds
     ]
 
@@ -62,11 +69,16 @@ def _run(settings: ChurnSettings) -> ChurnRun:
     return ChurnRun(settings, figures, time.process_time() - start_s)
 
 
+def _pool(label: str) -> tuple[str, PolicyNames]:
+    """A baseline, or "placement" or "placement+relocation" of the core."""
+    if label in BASELINES:
+        return label, PolicyNames()
+    placement, _, relocation = label.partition("+")
+    return CORE, PolicyNames(placement=placement, relocation=relocation or "off")
+
+
 def _names(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        check_pool(name)
-    return names
+    return text.split(",")
 
 
 def _numbers(text: str) -> list[int]:

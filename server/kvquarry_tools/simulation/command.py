@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from kvquarry_core.policies import PolicyNames
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.planning.command import served_model
 from kvquarry_tools.planning.sizes import parse_memory
 from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_text
-from kvquarry_tools.simulation.churn.runs import ChurnSettings, check_pool, run_churn
+from kvquarry_tools.simulation.churn.runs import CORE, ChurnSettings, check_pool, run_churn
 from kvquarry_tools.simulation.plot import draw
 from kvquarry_tools.simulation.progress import progress
 from kvquarry_tools.simulation.report import Report, as_plain, as_text
@@ -33,8 +34,7 @@ def _replay(arguments: argparse.Namespace) -> str:
         served=served_model(arguments),
         memory_bytes=parse_memory(arguments.memory),
         replay=Replay.PROMPTS if arguments.no_decode else Replay.ENGINE,
-        placement=arguments.placement,
-        eviction=arguments.eviction,
+        policies=_policy_names(arguments),
         retention=arguments.retention,
         baseline=Baseline(arguments.baseline) if arguments.baseline else None,
     )
@@ -51,7 +51,8 @@ def _replay(arguments: argparse.Namespace) -> str:
 
 
 def _churn(arguments: argparse.Namespace) -> str:
-    pool = arguments.baseline or arguments.placement
+    policies = _policy_names(arguments)
+    pool = arguments.baseline or CORE
     check_pool(pool)
     served, memory_bytes = served_model(arguments), parse_memory(arguments.memory)
     num_steps = _at_least_one(arguments.steps, "--steps")
@@ -59,11 +60,15 @@ def _churn(arguments: argparse.Namespace) -> str:
     runs = []
     with progress(num_steps * num_seeds, "steps") as on_done:
         for seed in range(1, num_seeds + 1):
-            settings = ChurnSettings(served, memory_bytes, pool, num_steps, seed)
+            settings = ChurnSettings(served, memory_bytes, pool, policies, num_steps, seed)
             start_s, num_before = time.process_time(), (seed - 1) * num_steps
             figures = run_churn(settings, partial(_on_step, on_done, num_before))
             runs.append(ChurnRun(settings, figures, time.process_time() - start_s))
     return json.dumps(churn_plain(runs), indent=2) if arguments.json else churn_text(runs)
+
+
+def _policy_names(arguments: argparse.Namespace) -> PolicyNames:
+    return PolicyNames(arguments.placement, arguments.eviction, arguments.relocation)
 
 
 def _on_step(on_done: Callable[[int], None], num_before: int, step: int) -> None:

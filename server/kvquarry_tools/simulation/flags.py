@@ -3,9 +3,11 @@
 import argparse
 from pathlib import Path
 
+from kvquarry_core.eviction import EVICTIONS
 from kvquarry_core.placement import PLACEMENTS
+from kvquarry_core.policies import PolicyNames
+from kvquarry_core.relocation import RELOCATIONS
 from kvquarry_tools.planning.flags import add_model_flags
-from kvquarry_tools.simulation.policies import EVICTIONS
 from kvquarry_tools.simulation.retentions import RETENTIONS
 from kvquarry_tools.simulation.settings import Baseline
 
@@ -47,17 +49,25 @@ def add_simulate_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_policy_flags(parser: argparse.ArgumentParser) -> None:
+    default = PolicyNames()
     parser.add_argument(
         "--placement",
-        default="affinity",
+        default=default.placement,
         metavar="NAME",
-        help=f"where new blocks go: {', '.join(PLACEMENTS)} [affinity]",
+        help=f"where new blocks go: {', '.join(PLACEMENTS)} [{default.placement}]",
     )
     parser.add_argument(
         "--eviction",
-        default="lru",
+        default=default.eviction,
         metavar="NAME",
-        help=f"who has to go: {', '.join(EVICTIONS)} [lru]",
+        help=f"what is evicted: {', '.join(EVICTIONS)} [{default.eviction}]",
+    )
+    parser.add_argument(
+        "--relocation",
+        default=default.relocation,
+        metavar="NAME",
+        help=f"what may be moved for a large block: {', '.join(RELOCATIONS)} "
+        f"[{default.relocation}]",
     )
     parser.add_argument(
         "--retention",

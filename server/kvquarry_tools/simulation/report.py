@@ -41,8 +41,7 @@ def as_plain(report: Report) -> dict[str, object]:
         "serving": asdict(settings.served.serving),
         "memory_bytes": settings.memory_bytes,
         "replay": settings.replay.value,
-        "placement": settings.placement,
-        "eviction": settings.eviction,
+        **asdict(settings.policies),
         "retention": settings.retention,
         "baseline": settings.baseline.value if settings.baseline else None,
         "token_hit_rate": figures.token_hit_rate,
@@ -60,9 +59,10 @@ def _title(settings: SimulationSettings) -> Iterator[str]:
     if settings.baseline is not None:
         yield f"baseline {settings.baseline.value}, retention {settings.retention}"
     else:
+        names = settings.policies
         yield (
-            f"placement {settings.placement}, eviction {settings.eviction}, "
-            f"retention {settings.retention}"
+            f"placement {names.placement}, eviction {names.eviction}, "
+            f"relocation {names.relocation}, retention {settings.retention}"
         )
 
 
@@ -78,6 +78,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield _line(f"evicted blocks, {holds}", count(num_blocks))
     if figures.checkpoints:
         yield _line("checkpoints at the end", count(figures.checkpoints))
+    if figures.moved_bytes:
+        yield _line("moved", memory(figures.moved_bytes))
     yield _line("preemptions", count(figures.num_preempted))
     yield _line("tokens computed again for them", count(figures.recomputed_tokens))
     yield _line("utilisation at first shortage", _utilisation(figures.first_shortage))

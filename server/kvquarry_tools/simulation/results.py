@@ -15,6 +15,7 @@ class Figures:
         prompt_tokens: Tokens of all prompts.
         hit_tokens: Those found at first admission: prefill tokens saved.
         recomputed_tokens: Tokens computed again after a preemption.
+        moved_bytes: What relocation copied.
         num_preempted: Preemptions.
         num_steps: Steps of the engine.
         evictions: Blocks evicted, by what their class holds.
@@ -28,6 +29,7 @@ class Figures:
     prompt_tokens: int
     hit_tokens: int
     recomputed_tokens: int = 0
+    moved_bytes: int = 0
     num_preempted: int = 0
     num_steps: int = 0
     evictions: dict[str, int] | None = None

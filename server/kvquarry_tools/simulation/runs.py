@@ -68,6 +68,7 @@ def _figures(pool: ReplayPool, tally: Tally) -> Figures:
         prompt_tokens=tally.prompt_tokens,
         hit_tokens=tally.hit_tokens,
         recomputed_tokens=tally.recomputed_tokens,
+        moved_bytes=pool.moved_bytes,
         num_preempted=tally.num_preempted,
         num_steps=tally.num_steps,
         evictions=dict(evictions),

@@ -1,8 +1,9 @@
 """What is simulated."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from kvquarry_core.policies import PolicyNames
 from kvquarry_tools.models import ServedModel
 
 
@@ -36,8 +37,7 @@ class SimulationSettings:
         served: The model and its block size.
         memory_bytes: The pool.
         replay: How requests run.
-        placement: Where new blocks go, by the core's name for it.
-        eviction: Who has to go, by the core's name for it.
+        policies: Where new blocks go, what is evicted and what may be moved, by name.
         retention: Which checkpoints stay: see :mod:`kvquarry_tools.simulation.retentions`.
         baseline: What to run in the place of kvquarry's pool, if anything.
     """
@@ -45,7 +45,6 @@ class SimulationSettings:
     served: ServedModel
     memory_bytes: int
     replay: Replay = Replay.ENGINE
-    placement: str = "affinity"
-    eviction: str = "lru"
+    policies: PolicyNames = field(default_factory=PolicyNames)
     retention: str = "boundaries"
     baseline: Baseline | None = None

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from kvquarry_core.errors import PlanError
-from kvquarry_core.plan import GroupKind, GroupSpec, Plan, make_plan
-from kvquarry_tools.errors import InvalidOption
-from kvquarry_tools.simulation.policies import check_eviction, placement
+from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_tools.simulation.policies import check_kinds, plan_for, pool_with
 from kvquarry_tools.simulation.replay.pools import ReplayPool, WholePool
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
 from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
@@ -26,17 +24,16 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
         InvalidOption: The model has groups that cannot be simulated, the memory holds no pool, or
             a policy is unknown.
     """
-    check_eviction(settings.eviction)
-    _check_kinds(settings.served.groups)
+    check_kinds(settings.served.groups)
     memory_bytes, groups = settings.memory_bytes, settings.served.groups
     match settings.baseline:
         case Baseline.STATIC:
-            return SplitPool(_plan(groups, memory_bytes), memory_bytes, _TOKEN_SHARE)
+            return SplitPool(plan_for(groups, memory_bytes), memory_bytes, _TOKEN_SHARE)
         case Baseline.UNIFORM:
             groups = settings.served.stock.groups
         case Baseline.INFINITE:
             memory_bytes = enough_bytes(settings, trace)
-    return WholePool(_plan(groups, memory_bytes), placement=placement(settings.placement))
+    return WholePool(pool_with(plan_for(groups, memory_bytes), settings.policies))
 
 
 def alignment_tokens(groups: Sequence[GroupSpec]) -> int:
@@ -66,20 +63,3 @@ def _most_blocks(
     prompts = num_units * max(UNIT_TOKENS // group.block_tokens + 1, 1)
     outputs = sum(request.num_output_tokens for request in trace) // group.block_tokens
     return prompts + outputs + running
-
-
-def _check_kinds(groups: Sequence[GroupSpec]) -> None:
-    known = (GroupKind.FULL_ATTENTION, GroupKind.RECURRENT_STATE)
-    others = sorted({group.kind.value for group in groups if group.kind not in known})
-    if others:
-        raise InvalidOption(
-            f"models with groups of {', '.join(others)} cannot be simulated yet; take one of full "
-            f"attention and recurrent states"
-        )
-
-
-def _plan(groups: Sequence[GroupSpec], memory_bytes: int) -> Plan:
-    try:
-        return make_plan(groups, memory_bytes)
-    except PlanError as error:
-        raise InvalidOption(f"--memory is too small: {error}") from error

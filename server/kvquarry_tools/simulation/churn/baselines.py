@@ -14,11 +14,13 @@ class Oracle:
 
     def __init__(self, groups: Sequence[GroupSpec], pool_bytes: int) -> None:
         self.need = need_of(groups)
-        self.pool_bytes = pool_bytes
         self.moved_bytes = 0
         self.block_tokens = _block_tokens(groups)
         self._free_bytes = pool_bytes
         self._held_bytes: dict[Handle, int] = {}
+
+    def begin_step(self) -> None:
+        """See :meth:`ChurnPool.begin_step`; nothing moves."""
 
     def admit(self, handle: Handle, num_tokens: int) -> bool:
         """See :meth:`ChurnPool.admit`."""
@@ -52,13 +54,15 @@ class StaticSplit:
 
     def __init__(self, groups: Sequence[GroupSpec], pool_bytes: int, token_share: float) -> None:
         self.need = need_of(groups)
-        self.pool_bytes = pool_bytes
         self.moved_bytes = 0
         self.block_tokens = _block_tokens(groups)
         token_bytes = int(pool_bytes * token_share)
         self._free_blocks = token_bytes // (self.need.bytes_per_token * self.block_tokens)
         self._free_states = (pool_bytes - token_bytes) // self.need.bytes_per_request
         self._held_blocks: dict[Handle, int] = {}
+
+    def begin_step(self) -> None:
+        """See :meth:`ChurnPool.begin_step`; nothing moves."""
 
     def admit(self, handle: Handle, num_tokens: int) -> bool:
         """See :meth:`ChurnPool.admit`."""

@@ -74,6 +74,7 @@ class ChurnEngine:
 
     def step(self) -> Occupancy:
         """Run one step."""
+        self._pool.begin_step()
         due = [handle for handle in self._due.pop(self._step, ()) if handle in self._running]
         for handle in due:
             if self._running[handle].last_step < self._step:

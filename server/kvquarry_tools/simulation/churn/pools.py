@@ -6,8 +6,7 @@ from typing import Protocol
 
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
-from kvquarry_core.placement import Placement
-from kvquarry_core.plan import GroupKind, GroupSpec, Plan
+from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.pool import Pool
 
 
@@ -40,8 +39,11 @@ class ChurnPool(Protocol):
 
     need: Need
     block_tokens: int
-    pool_bytes: int
     moved_bytes: int
+
+    def begin_step(self) -> None:
+        """A step begins: what was handed out before may move."""
+        ...
 
     def admit(self, handle: Handle, num_tokens: int) -> bool:
         """Take everything for so many tokens, or nothing."""
@@ -62,13 +64,16 @@ class CorePool:
     The groups' own content is what counts as needed, whatever sizes the plan gives their blocks.
     """
 
-    def __init__(self, plan: Plan, need: Need, placement: Placement | None = None) -> None:
-        self.pool = Pool(plan, placement=placement)
+    def __init__(self, pool: Pool, need: Need) -> None:
+        self.pool = pool
         self.need = need
-        self.pool_bytes = plan.pool_bytes
         self.moved_bytes = 0
-        self.block_tokens = min(group.block_tokens for group in plan.groups if _grows(group))
-        self._one_more = [int(_grows(group)) for group in plan.groups]
+        self.block_tokens = min(group.block_tokens for group in pool.plan.groups if _grows(group))
+        self._one_more = [int(_grows(group)) for group in pool.plan.groups]
+
+    def begin_step(self) -> None:
+        """See :meth:`ChurnPool.begin_step`."""
+        self.pool.begin_step()
 
     def admit(self, handle: Handle, num_tokens: int) -> bool:
         """See :meth:`ChurnPool.admit`."""
@@ -101,6 +106,8 @@ class CorePool:
         self.pool.free(handle)
 
     def _spend(self, handle: Handle, grant: Grant) -> None:
+        plan = self.pool.plan
+        self.moved_bytes += sum(plan.block_bytes(move.size_class) for move in grant.moves)
         for group, blocks in enumerate(grant.blocks):
             if blocks:
                 self.pool.take(handle, GroupId(group), len(blocks))

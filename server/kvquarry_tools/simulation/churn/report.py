@@ -8,7 +8,7 @@ from kvquarry_tools.simulation.churn.runs import ChurnFigures, ChurnSettings
 
 _MIB = 1 << 20
 _HEAD = (
-    f"{'pool':<12}{'seed':>5}{'1st':>8}{'2nd':>8}{'3rd':>8}{'4th quarter':>13}"
+    f"{'pool':<19}{'seed':>5}{'1st':>8}{'2nd':>8}{'3rd':>8}{'4th quarter':>13}"
     f"{'finished':>10}{'preempted':>11}{'MiB moved':>11}{'cpu s':>7}"
 )
 
@@ -33,7 +33,7 @@ def churn_plain(runs: Sequence[ChurnRun]) -> list[dict[str, object]]:
         {
             "model": run.settings.served.model.name,
             "memory_bytes": run.settings.memory_bytes,
-            "pool": run.settings.pool,
+            "pool": run.settings.label,
             "num_steps": run.settings.num_steps,
             "seed": run.settings.seed,
             **asdict(run.figures),
@@ -44,8 +44,8 @@ def churn_plain(runs: Sequence[ChurnRun]) -> list[dict[str, object]]:
 
 
 def _lines(runs: Sequence[ChurnRun]) -> Iterator[str]:
-    for pool in dict.fromkeys(run.settings.pool for run in runs):
-        mine = [run for run in runs if run.settings.pool == pool]
+    for pool in dict.fromkeys(run.settings.label for run in runs):
+        mine = [run for run in runs if run.settings.label == pool]
         for run in mine:
             yield _line(pool, str(run.settings.seed), _cells(run))
         cells = [_cells(run) for run in mine]
@@ -66,6 +66,6 @@ def _cells(run: ChurnRun) -> list[float]:
 def _line(pool: str, seed: str, cells: Sequence[float]) -> str:
     first, second, third, fourth, finished, preempted, moved_mib, cpu_s = cells
     return (
-        f"{pool:<12}{seed:>5}{first:>8.4f}{second:>8.4f}{third:>8.4f}{fourth:>13.4f}"
+        f"{pool:<19}{seed:>5}{first:>8.4f}{second:>8.4f}{third:>8.4f}{fourth:>13.4f}"
         f"{finished:>10,.0f}{preempted:>11,.0f}{moved_mib:>11.2f}{cpu_s:>7.1f}"
     )

@@ -4,16 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kvquarry_core.placement import PLACEMENTS
-from kvquarry_core.plan import make_plan
+from kvquarry_core.policies import PolicyNames
+from kvquarry_core.pool import Pool
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import ServedModel
 from kvquarry_tools.simulation.churn.baselines import Oracle, RandomSlab, StaticSplit
 from kvquarry_tools.simulation.churn.engine import ChurnEngine
 from kvquarry_tools.simulation.churn.pools import ChurnPool, CorePool, need_of
 from kvquarry_tools.simulation.churn.requests import Traffic
+from kvquarry_tools.simulation.policies import check_kinds, plan_for, pool_with
 
-#: Pools that are no placement of the real core.
+#: The real core with the policies that the settings name.
+CORE = "kvquarry"
+#: What to compare it with.
 BASELINES = ("uniform", "static", "static-even", "random", "oracle")
 _QUARTERS = 4
 
@@ -25,7 +28,8 @@ class ChurnSettings:
     Attributes:
         served: The model: full attention and states.
         memory_bytes: The pool.
-        pool: A placement's name, or one of :data:`BASELINES`.
+        pool: :data:`CORE` or one of :data:`BASELINES`.
+        policies: What :data:`CORE` goes by.
         num_steps: Steps of the engine.
         seed: Which requests.
     """
@@ -33,8 +37,17 @@ class ChurnSettings:
     served: ServedModel
     memory_bytes: int
     pool: str
+    policies: PolicyNames
     num_steps: int
     seed: int
+
+    @property
+    def label(self) -> str:
+        """The pool and its policies in a word."""
+        if self.pool != CORE:
+            return self.pool
+        relocation = self.policies.relocation
+        return self.policies.placement + ("" if relocation == "off" else f"+{relocation}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +106,35 @@ def check_pool(name: str) -> None:
     Raises:
         InvalidOption: There is none of that name.
     """
-    known = (*PLACEMENTS, *BASELINES)
+    known = (CORE, *BASELINES)
     if name not in known:
         raise InvalidOption(f"no pool {name!r} to churn; there are {', '.join(known)}")
 
 
 def make_pool(settings: ChurnSettings) -> ChurnPool:
-    """The pool a name stands for."""
+    """The pool that is churned.
+
+    Raises:
+        InvalidOption: There is no such pool or policy, the model has groups that do not churn, or
+            the memory is too small for it.
+    """
+    check_pool(settings.pool)
+    check_kinds(settings.served.groups)
     groups, memory_bytes = settings.served.groups, settings.memory_bytes
     match settings.pool:
         case "uniform":
-            return CorePool(make_plan(settings.served.stock.groups, memory_bytes), need_of(groups))
+            stock = plan_for(settings.served.stock.groups, memory_bytes)
+            return CorePool(Pool(stock), need_of(groups))
         case "static":
             return StaticSplit(groups, memory_bytes, token_share=0.7)
         case "static-even":
             return StaticSplit(groups, memory_bytes, token_share=0.5)
         case "oracle":
             return Oracle(groups, memory_bytes)
-        case "random":
-            plan, random = make_plan(groups, memory_bytes), RandomSlab(settings.seed)
-            return CorePool(plan, need_of(groups), random)
-    plan, placement = make_plan(groups, memory_bytes), PLACEMENTS[settings.pool]()
-    return CorePool(plan, need_of(groups), placement)
+    plan = plan_for(groups, memory_bytes)
+    if settings.pool == "random":
+        return CorePool(Pool(plan, placement=RandomSlab(settings.seed)), need_of(groups))
+    return CorePool(pool_with(plan, settings.policies), need_of(groups))
 
 
 def _quarters(num_steps: int) -> Iterator[Sequence[int]]:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvquarry_core.ids import BlockId, GroupId, Handle, KindId
+from kvquarry_core.ids import GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, FullRows, Refusal
 from kvquarry_core.plan import GroupKind
-from kvquarry_core.prefix_index import Row
 from kvquarry_tools.simulation.names import Names
 from kvquarry_tools.simulation.replay.pools import ReplayPool
 from kvquarry_tools.simulation.retentions import Checkpoints
@@ -46,11 +45,11 @@ class Life:
         self._states: list[_States] = []
         for index, members in enumerate(pool.plan.kinds):
             kind, spec = KindId(index), pool.plan.spec_of_kind(KindId(index))
-            columns = [list(admission.hit_blocks[group]) for group in members]
+            num_hit = len(admission.hit_blocks[members[0]])
             if spec.kind is GroupKind.RECURRENT_STATE:
-                self._states.append(_States(kind, members, columns))
+                self._states.append(_States(kind, members, num_hit))
             else:
-                self._attention.append(_Attention(kind, members, spec.block_tokens, columns))
+                self._attention.append(_Attention(kind, members, spec.block_tokens, num_hit))
 
     def advance(self, num_tokens: int) -> bool:
         """Take and commit blocks until ``num_tokens`` are computed.
@@ -73,12 +72,15 @@ class Life:
         handle, pool = self._plot.handle, self._pool
         for attention in self._attention:
             num_rows = attention.num_new_rows(num_tokens)
-            for group, column in zip(attention.groups, attention.columns, strict=True):
-                column.extend(self._take(group, num_rows))
+            for group in attention.groups:
+                self._take(group, num_rows)
+            attention.num_rows += num_rows
             attention.commit(pool, self._plot, num_tokens)
         for states in self._states:
-            if states.running is None:
-                states.start(pool, handle, Row(self._take(g, 1)[0] for g in states.groups))
+            if not states.is_running:
+                for group in states.groups:
+                    self._take(group, 1)
+                states.start(pool, handle)
         self.num_tokens = num_tokens
         return True
 
@@ -90,7 +92,7 @@ class Life:
                 missing[group] += attention.num_new_rows(num_tokens)
         for states in self._states:
             for group in states.groups:
-                missing[group] += states.running is None
+                missing[group] += not states.is_running
         wanted = [max(num_blocks, 0) for num_blocks in missing]
         if not any(wanted):
             return True
@@ -101,11 +103,10 @@ class Life:
         self._num_granted = [granted + more for granted, more in columns]
         return True
 
-    def _take(self, group: GroupId, num_blocks: int) -> list[BlockId]:
-        if not num_blocks:
-            return []
-        self._num_granted[group] -= num_blocks
-        return self._pool.take(self._plot.handle, group, num_blocks)
+    def _take(self, group: GroupId, num_blocks: int) -> None:
+        if num_blocks:
+            self._num_granted[group] -= num_blocks
+            self._pool.take(self._plot.handle, group, num_blocks)
 
 
 def junction_tokens(admission: Admission) -> int:
@@ -118,21 +119,17 @@ class _Attention:
     """The rows of a kind that keeps every block."""
 
     def __init__(
-        self,
-        kind: KindId,
-        groups: Sequence[GroupId],
-        block_tokens: int,
-        columns: list[list[BlockId]],
+        self, kind: KindId, groups: Sequence[GroupId], block_tokens: int, num_hit: int
     ) -> None:
         self.groups = groups
-        self.columns = columns
+        self.num_rows = num_hit
         self._kind = kind
         self._block_tokens = block_tokens
-        self._num_committed = len(columns[0])
+        self._num_committed = num_hit
 
     def num_new_rows(self, num_tokens: int) -> int:
         """Rows to be taken before ``num_tokens`` tokens are computed."""
-        return max(-(-num_tokens // self._block_tokens) - len(self.columns[0]), 0)
+        return max(-(-num_tokens // self._block_tokens) - self.num_rows, 0)
 
     def commit(self, pool: ReplayPool, plot: Plot, num_tokens: int) -> None:
         """Make the rows findable that ``num_tokens`` tokens fill."""
@@ -140,35 +137,33 @@ class _Attention:
         if end <= first:
             return
         self._num_committed = end
-        block_tokens = self._block_tokens
-        names = [plot.names.at(stop * block_tokens) for stop in range(first + 1, end + 1)]
-        rows = zip(*(column[first:end] for column in self.columns), strict=True)
-        blocks = [block for row in rows for block in row]
+        stops = range(first + 1, end + 1)
+        names = [plot.names.at(stop * self._block_tokens) for stop in stops]
+        columns = [pool.held(plot.handle, group)[first:end] for group in self.groups]
+        blocks = [block for row in zip(*columns, strict=True) for block in row]
         pool.commit_rows([FullRows(plot.handle, self._kind, names, blocks)])
 
 
 class _States:
-    """The running state of a kind, and the checkpoint it was started from."""
+    """The running state of a kind: the last block held. Before it the checkpoint it began from."""
 
-    def __init__(
-        self, kind: KindId, groups: Sequence[GroupId], columns: Sequence[Sequence[BlockId]]
-    ) -> None:
+    def __init__(self, kind: KindId, groups: Sequence[GroupId], num_hit: int) -> None:
         self.groups = groups
-        self.running: Row | None = None
+        self.is_running = False
         self._kind = kind
-        self._read = Row(column[-1] for column in columns) if columns[0] else None
+        self._has_checkpoint = num_hit > 0
 
-    def start(self, pool: ReplayPool, handle: Handle, row: Row) -> None:
-        """Go on in a row of its own; the checkpoint that was read is no longer needed."""
-        self.running = row
-        if self._read is not None:
-            for group, block in zip(self.groups, self._read, strict=True):
-                pool.drop(handle, group, block)
-            self._read = None
+    def start(self, pool: ReplayPool, handle: Handle) -> None:
+        """Go on in the state just taken; the checkpoint that was read is no longer needed."""
+        self.is_running = True
+        if self._has_checkpoint:
+            for group in self.groups:
+                pool.drop(handle, group, pool.held(handle, group)[0])
+            self._has_checkpoint = False
 
     def commit(self, pool: ReplayPool, handle: Handle, names: Names, num_tokens: int) -> None:
         """The running state becomes a checkpoint."""
-        assert self.running is not None, f"request {handle} reached {num_tokens} without a state"
-        rows = FullRows(handle, self._kind, (names.at(num_tokens),), self.running)
-        pool.commit_rows([rows])
-        self._read, self.running = self.running, None
+        assert self.is_running, f"request {handle} reached {num_tokens} without a state"
+        blocks = [pool.held(handle, group)[-1] for group in self.groups]
+        pool.commit_rows([FullRows(handle, self._kind, (names.at(num_tokens),), blocks)])
+        self.is_running, self._has_checkpoint = False, True

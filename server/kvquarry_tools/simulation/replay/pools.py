@@ -13,11 +13,10 @@ class ReplayPool(Protocol):
     """One or several of the core's pools that answer as one."""
 
     plan: Plan
-
-    @property
-    def parts(self) -> Sequence[Pool]:
-        """The core's pools, to be measured."""
-        ...
+    #: The core's pools, to be measured.
+    parts: Sequence[Pool]
+    #: What relocation copied.
+    moved_bytes: int
 
     def admit(self, request: AdmitRequest) -> Admission | Refusal:
         """See :meth:`Pool.admit`."""
@@ -29,6 +28,13 @@ class ReplayPool(Protocol):
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> list[BlockId]:
         """See :meth:`Pool.take`."""
+        ...
+
+    def held(self, handle: Handle, group: GroupId) -> Sequence[BlockId]:
+        """The blocks a request holds in a group, in the order in which it got them.
+
+        Asked for anew whenever they are needed, since relocation changes their numbers.
+        """
         ...
 
     def commit_rows(self, commits: Sequence[FullRows]) -> None:
@@ -48,10 +54,37 @@ class ReplayPool(Protocol):
         ...
 
 
-class WholePool(Pool):
+class WholePool:
     """One pool of the core."""
 
-    @property
-    def parts(self) -> Sequence[Pool]:
-        """See :attr:`ReplayPool.parts`."""
-        return (self,)
+    def __init__(self, pool: Pool) -> None:
+        self.plan = pool.plan
+        self.parts: Sequence[Pool] = (pool,)
+        self.moved_bytes = 0
+        self._pool = pool
+        self.take = pool.take
+        self.commit_rows = pool.commit_rows
+        self.drop = pool.drop
+        self.free = pool.free
+        self.begin_step = pool.begin_step
+
+    def admit(self, request: AdmitRequest) -> Admission | Refusal:
+        """See :meth:`Pool.admit`."""
+        answer = self._pool.admit(request)
+        if isinstance(answer, Admission):
+            self._note_moves(answer.grant)
+        return answer
+
+    def grow(self, handle: Handle, num_blocks: Sequence[int]) -> Grant | Refusal:
+        """See :meth:`Pool.grow`."""
+        answer = self._pool.grow(handle, num_blocks)
+        if isinstance(answer, Grant):
+            self._note_moves(answer)
+        return answer
+
+    def held(self, handle: Handle, group: GroupId) -> Sequence[BlockId]:
+        """See :meth:`ReplayPool.held`."""
+        return self._pool.requests[handle].held[group]
+
+    def _note_moves(self, grant: Grant) -> None:
+        self.moved_bytes += sum(self.plan.block_bytes(move.size_class) for move in grant.moves)

@@ -31,8 +31,9 @@ class SplitPool:
         members = _members(plan)
         token_bytes = int(memory_bytes * token_share)
         shares = (memory_bytes - token_bytes, token_bytes)
-        #: States first: there are fewer of them, so they are what usually runs short.
-        self.parts = tuple(
+        self.moved_bytes = 0
+        # States first: there are fewer of them, so they are what usually runs short.
+        self.parts: Sequence[Pool] = tuple(
             Pool(make_plan([plan.groups[group] for group in groups], share))
             for groups, share in zip(members, shares, strict=True)
         )
@@ -74,6 +75,11 @@ class SplitPool:
         """See :meth:`Pool.take`."""
         part, local = self._place[group]
         return part.take(handle, local, num_blocks)
+
+    def held(self, handle: Handle, group: GroupId) -> Sequence[BlockId]:
+        """See :meth:`ReplayPool.held`."""
+        part, local = self._place[group]
+        return part.requests[handle].held[local]
 
     def commit_rows(self, commits: Sequence[FullRows]) -> None:
         """See :meth:`Pool.commit_rows`."""
