@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvquarry_client.kernel_blocks import KernelBlocks
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan
 from kvquarry_core.worker_layout import Arrangement, LayerView, planned_views
@@ -84,7 +85,10 @@ def build_views(
 
 
 def layer_view(
-    layer: str, group: GroupId, tensors: Sequence[torch.Tensor], *, kernel_blocks_per_block: int = 1
+    layer: str,
+    group: GroupId,
+    tensors: Sequence[torch.Tensor],
+    kernel_blocks: KernelBlocks | None = None,
 ) -> LayerView:
     """Where a layer's blocks lie, read off the tensors that were built for it.
 
@@ -92,15 +96,16 @@ def layer_view(
         layer: The layer's name, for messages.
         group: The KV cache group it belongs to.
         tensors: The layer's tensors, blocks in dimension 0; the first one starts the page.
-        kernel_blocks_per_block: Entries of dimension 0 that make up one block.
+        kernel_blocks: What dimension 0 counts; None for whole blocks.
     """
     first = tensors[0]
+    per_block = kernel_blocks.per_block if kernel_blocks else 1
     return LayerView(
         layer=layer,
         group=group,
         offset_bytes=_offset_bytes(first),
-        stride_bytes=first.stride(0) * first.element_size() * kernel_blocks_per_block,
-        num_blocks=first.shape[0] // kernel_blocks_per_block,
+        stride_bytes=first.stride(0) * first.element_size() * per_block,
+        num_blocks=first.shape[0] // per_block,
     )
 
 

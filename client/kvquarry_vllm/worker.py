@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheSpec
+from vllm.v1.kv_cache_interface import AttentionSpec
 
 from kvquarry_client.errors import ClientError
+from kvquarry_client.kernel_blocks import KernelBlocks
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
 from kvquarry_client.views import LayerTensors, layer_view, views_digest
@@ -91,14 +92,8 @@ def _tensors(kv_cache: Any) -> LayerTensors:
 def _view(config: MixedKVCacheConfig, layer: str, tensors: LayerTensors) -> LayerView:
     group = config.group_of_layer(layer)
     spec = config.kv_cache_groups[group].kv_cache_spec
-    return layer_view(
-        layer,
-        GroupId(group),
-        tensors,
-        kernel_blocks_per_block=_kernel_blocks_per_block(spec, tensors[0]),
-    )
-
-
-def _kernel_blocks_per_block(spec: KVCacheSpec, tensor: torch.Tensor) -> int:
-    """Attention tensors are ``[kernel blocks, heads, tokens, content]``; states are not split."""
-    return spec.block_size // tensor.shape[2] if isinstance(spec, AttentionSpec) else 1
+    if not isinstance(spec, AttentionSpec):
+        return layer_view(layer, GroupId(group), tensors)
+    # As ``[kernel blocks, heads, tokens, content]``; latent attention drops its only head.
+    kernel_blocks = KernelBlocks(spec.block_size, tensors[0].shape[-2])
+    return layer_view(layer, GroupId(group), tensors, kernel_blocks)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from kvquarry_client.kernel_blocks import (
+    KernelBlocks,
     MultipleOf,
     NoCommonKernelBlock,
-    kernel_block_table,
-    select_kernel_block_tokens,
+    select_kernel_blocks,
 )
 from kvquarry_client.views import LayerTensors, Part, build_views, layer_view, views_digest
 from kvquarry_core.ids import GroupId
@@ -158,12 +158,10 @@ def test_the_layers_of_a_plan_are_where_it_says(arrangement: Arrangement) -> Non
 
 def test_a_layer_in_kernel_blocks_counts_whole_blocks() -> None:
     plan, _, views = built()
-    split = views[0][1][0].view(-1, 2, 16, 8)
-    kernel_blocks = split.as_strided(
-        (split.shape[0] * 2, 2, 8, 8), (split.stride(0) // 2, 64, 8, 1), split.storage_offset()
-    )
+    kernel_blocks = KernelBlocks(16, 8)
+    split = kernel_blocks.split(views[0][1][0])
     expected = layer_view("a", GroupId(0), views[0][1])
-    found = layer_view("a", GroupId(0), (kernel_blocks,), kernel_blocks_per_block=2)
+    found = layer_view("a", GroupId(0), (split,), kernel_blocks)
     assert (
         found
         == expected
@@ -250,27 +248,54 @@ def test_the_largest_common_kernel_block_is_chosen(
 ) -> None:
     if expected is None:
         with pytest.raises(NoCommonKernelBlock, match=str(block_tokens)):
-            select_kernel_block_tokens(block_tokens, backends)
+            select_kernel_blocks(block_tokens, backends)
     else:
-        assert select_kernel_block_tokens(block_tokens, backends) == expected
+        assert select_kernel_blocks(block_tokens, backends).kernel_block_tokens == expected
 
 
 def test_kernel_block_j_of_block_b_is_b_times_k_plus_j() -> None:
     table = torch.tensor([[3, 0], [1, 7]])
-    assert kernel_block_table(table, 3).tolist() == [[9, 10, 11, 0, 1, 2], [3, 4, 5, 21, 22, 23]]
-    assert kernel_block_table(table, 1) is table
+    by_three = KernelBlocks(48, 16).table(table)
+    assert by_three.tolist() == [[9, 10, 11, 0, 1, 2], [3, 4, 5, 21, 22, 23]]
+    assert KernelBlocks(48, 48).table(table) is table
 
 
-def test_kernel_blocks_of_a_block_are_its_bytes() -> None:
+@pytest.mark.parametrize("kernel_block_tokens", [16, 8, 4, 1])
+def test_kernel_blocks_of_a_block_are_its_bytes(kernel_block_tokens: int) -> None:
     """What a kernel reads through kernel block ids is what the block holds, in order."""
     _, _, views = built()
     blocks = views[0][2][0]
     torch.manual_seed(0)
     blocks.copy_(torch.randn(blocks.shape))
-    kernel_blocks = blocks.as_strided(
-        (blocks.shape[0] * 4, blocks.stride(0) // 4),
-        (blocks.stride(0) // 4, 1),
-        int(blocks.storage_offset()),
-    )
-    ids = kernel_block_table(torch.tensor([5, 2]), 4)
-    assert torch.equal(kernel_blocks[ids].flatten(), blocks[[5, 2]].flatten())
+    kernel_blocks = KernelBlocks(16, kernel_block_tokens)
+    split = kernel_blocks.split(blocks)
+    assert split.shape[1:] == (2, kernel_block_tokens, 8)
+    ids = kernel_blocks.table(torch.tensor([5, 2]))
+    assert torch.equal(split[ids].flatten(), blocks[[5, 2]].flatten())
+    split[ids[-1], 0, 0, 0] = 7.0
+    assert bool((blocks[2] == 7.0).any())
+
+
+def test_blocks_with_other_bytes_between_them_are_not_split() -> None:
+    """Kernel blocks lie one stride apart, which the bytes of another layer would break."""
+    _, _, views = built(Arrangement.BLOCK_OUTERMOST)
+    blocks = views[0][0][0]
+    assert KernelBlocks(16, 16).split(blocks) is blocks
+    with pytest.raises(ValueError, match="not dense blocks of 16 tokens"):
+        KernelBlocks(16, 8).split(blocks)
+
+
+def test_of_two_ranks_each_holds_half_of_what_a_block_covers() -> None:
+    kernel_blocks = select_kernel_blocks(4, [[2]], num_ranks=2, interleave_tokens=2)
+    assert (kernel_blocks.per_block, kernel_blocks.span_tokens) == (2, 8)
+    blocks, positions = torch.tensor([3, 1]), torch.arange(10)
+    held = [kernel_blocks.slots(blocks, positions, rank=rank).tolist() for rank in (0, 1)]
+    assert held[0] == [12, 13, -1, -1, 14, 15, -1, -1, 4, 5]
+    assert held[1] == [-1, -1, 12, 13, -1, -1, 14, 15, -1, -1]
+
+
+def test_sizes_that_do_not_divide_a_block_are_refused() -> None:
+    with pytest.raises(ValueError, match="kernel blocks of 24"):
+        KernelBlocks(64, 24)
+    with pytest.raises(ValueError, match="stretches of 5"):
+        KernelBlocks(64, 16, 2, 5)

@@ -21,24 +21,28 @@ class Backend:
         return "FAKE_ATTN"
 
     @staticmethod
-    def supports_block_size(block_size: int) -> bool:
-        return block_size % 32 == 0
-
-    @staticmethod
-    def get_supported_kernel_block_sizes() -> list[MultipleOf]:
+    def get_supported_kernel_block_sizes(spec: KVCacheSpec) -> list[int | MultipleOf]:
         return [MultipleOf(32)]
 
 
-PLATFORM = SimpleNamespace(_find_non_ssm_backends=lambda _: [Backend])
+class WholeSizes(Backend):
+    """An attention backend that takes two sizes."""
+
+    @staticmethod
+    def get_supported_kernel_block_sizes(spec: KVCacheSpec) -> list[int | MultipleOf]:
+        return [64, 96]
 
 
 def align(monkeypatch: pytest.MonkeyPatch, layers: dict[str, KVCacheSpec], config: Any) -> bool:
     """Run the hook; whether it went on to stock vLLM."""
     called: list[Any] = []
     monkeypatch.setattr(alignment, "get_kv_cache_spec", lambda _: layers)
+    context = config.compilation_config.static_forward_context
+    for name in layers:
+        context.setdefault(name, SimpleNamespace(get_attn_backend=lambda: Backend))
     monkeypatch.setattr(alignment, "set_current_vllm_config", lambda _: _Nothing())
     hook = keeping_block_size(lambda *arguments: called.append(arguments))
-    hook(PLATFORM, config, Backend)
+    hook(SimpleNamespace(), config, Backend)
     return bool(called)
 
 
@@ -64,8 +68,27 @@ def test_the_block_size_stays_and_states_follow_it(
 
 def test_a_block_that_kernels_cannot_split_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     config = vllm_config(cache_config__block_size=48)
-    with pytest.raises(SettingRefused, match=r"--block-size 48.*FAKE_ATTN"):
-        align(monkeypatch, hybrid_layers(), config)
+    layers = {"a": attention(block_size=48), "s": state(block_size=48)}
+    with pytest.raises(SettingRefused, match=r"--block-size 48.*FAKE_ATTN.*32"):
+        align(monkeypatch, layers, config)
+
+
+@pytest.mark.parametrize(("block_size", "fits"), [(192, True), (64, True), (32, False)])
+def test_layers_of_one_format_must_share_a_kernel_block(
+    monkeypatch: pytest.MonkeyPatch, block_size: int, fits: bool
+) -> None:
+    """Either backend could split 32 tokens in its own way; the group has one block table."""
+    config = vllm_config(cache_config__block_size=block_size)
+    layers = {name: attention(block_size=block_size) for name in ("a", "b")}
+    layers["s"] = state(block_size=block_size)
+    config.compilation_config.static_forward_context["b"] = SimpleNamespace(
+        get_attn_backend=lambda: WholeSizes
+    )
+    if fits:
+        assert not align(monkeypatch, layers, config)
+    else:
+        with pytest.raises(SettingRefused, match=r"--block-size 32.*\[64, 96\]"):
+            align(monkeypatch, layers, config)
 
 
 def test_a_model_out_of_scope_is_aligned_by_stock(monkeypatch: pytest.MonkeyPatch) -> None:

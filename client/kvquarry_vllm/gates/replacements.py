@@ -122,7 +122,7 @@ def keeping_block_size(original: Function) -> Function:
     def align(cls: Any, vllm_config: Any, backend_cls: Any) -> None:
         from kvquarry_vllm.alignment import keeps_block_size
 
-        if not keeps_block_size(cls, vllm_config):
+        if not keeps_block_size(vllm_config):
             original(cls, vllm_config, backend_cls)
 
     return align
