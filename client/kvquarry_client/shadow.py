@@ -50,7 +50,7 @@ class Shadow:
         self._refusals = RefusalMemo()
         self._supply = Supply(plan, ledger, self._refusals, ahead_tokens=settings.ahead_tokens)
         self._to_settle: dict[Handle, ShadowRequest] = {}
-        self._to_zero: list[BlockId] = []
+        self._to_zero: list[list[BlockId]] = [[] for _ in plan.classes]
         self._committed_states = False
         self._ran_out_alone = False
         self._times_stuck = 0
@@ -260,9 +260,12 @@ class Shadow:
             self.ledger.begin_step()
             self._committed_states = False
 
-    def take_blocks_to_zero(self) -> list[BlockId]:
-        """Blocks spent since the last call whose bytes meant something else; no states."""
-        taken, self._to_zero = self._to_zero, []
+    def take_blocks_to_zero(self) -> list[list[BlockId]]:
+        """By size class, blocks spent since the last call whose bytes were last of another class.
+
+        States are not among them: they are written whole before anybody reads them.
+        """
+        taken, self._to_zero = self._to_zero, [[] for _ in self.plan.classes]
         return taken
 
     def reset_cache(self) -> bool:
@@ -283,7 +286,8 @@ class Shadow:
                 continue
             for group in self.plan.kinds[spent.kind]:
                 self.ledger.take(request.handle, group, spent.num_rows)
-            self._to_zero += request.take_dirty(spent)
+            size_class = self.plan.class_of_kind(spent.kind)
+            self._to_zero[size_class] += request.take_dirty(spent)
         return True
 
     def _secure(self, request: ShadowRequest, allocation: Allocation) -> bool:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import torch
 
 from kvquarry_client.kernel_blocks import KernelBlocks
-from kvquarry_core.ids import GroupId
+from kvquarry_core.ids import ClassId, GroupId
 from kvquarry_core.plan import Plan
 from kvquarry_core.worker_layout import Arrangement, LayerView, planned_views
 
 _DIGEST_FORMAT = "kvquarry views 1"
+_WIDEST_FIRST = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,35 @@ def build_views(
     for place in planned_views(plan, arrangement):
         views[place.group].append(_layer_tensors(flat, place, pages[place.group]))
     return views
+
+
+def whole_blocks(
+    plan: Plan,
+    buffer: torch.Tensor,
+    size_class: ClassId,
+    arrangement: Arrangement = Arrangement.LAYER_OUTERMOST,
+) -> torch.Tensor:
+    """The blocks of a size class with all their layers: to zero or to copy them, whoever uses them.
+
+    Args:
+        plan: How the memory is cut.
+        buffer: As for :func:`build_views`.
+        size_class: The class whose blocks are meant.
+        arrangement: As for :func:`build_views`.
+
+    Returns:
+        Integers of shape ``[num_blocks, num_regions, stride]``, the widest that divide a stride.
+    """
+    geometry = plan.classes[size_class]
+    stride = geometry.stride_bytes
+    if arrangement is Arrangement.LAYER_OUTERMOST:
+        strides = (stride, plan.region_bytes, 1)
+    else:
+        strides = (stride * plan.num_regions, stride, 1)
+    flat = buffer.view(torch.int8).view(-1)
+    blocks = flat.as_strided((geometry.num_blocks, plan.num_regions, stride), strides)
+    common = math.gcd(*strides[:2], stride)
+    return blocks.view(next(one for one in _WIDEST_FIRST if common % one.itemsize == 0))
 
 
 def layer_view(

@@ -1,5 +1,6 @@
 """vLLM's picture of a mixed-size pool: travels from the scheduler's process to all workers."""
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,8 +8,9 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheT
 
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import GroupKind, Plan, make_plan
+from kvquarry_core.worker_layout import Arrangement
 from kvquarry_vllm import capacity
-from kvquarry_vllm.geometry import cache_tensors
+from kvquarry_vllm.geometry import arrangement_of, cache_tensors
 from kvquarry_vllm.grouping import group_specs
 
 
@@ -21,6 +23,7 @@ class MixedKVCacheConfig(KVCacheConfig):
 
     Attributes:
         plan: How the memory is cut.
+        arrangement: Whether a layer's blocks lie together, or a block's layers.
         memory_bytes: What the plan was made from; ``plan.pool_bytes`` of it are used.
         reserve_full_sequence: Admit a request only when all of it fits.
         max_num_batched_tokens: Tokens of one step.
@@ -34,6 +37,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     """
 
     plan: Plan = field(kw_only=True)
+    arrangement: Arrangement = field(kw_only=True)
     memory_bytes: int = field(kw_only=True)
     reserve_full_sequence: bool = field(kw_only=True)
     max_num_batched_tokens: int = field(kw_only=True)
@@ -44,6 +48,11 @@ class MixedKVCacheConfig(KVCacheConfig):
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)
     incarnation: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Two counts of the same blocks would let ids and tensors part."""
+        counted = _num_attention_blocks(self.plan)
+        assert self.num_blocks == counted, f"{self.num_blocks} blocks of a plan with {counted}"
 
     def num_blocks_of(self, tensor: KVCacheTensor) -> int:
         """Blocks of the size class that a group's tensors show."""
@@ -59,9 +68,23 @@ class MixedKVCacheConfig(KVCacheConfig):
         )
 
     @property
+    def needs_kv_cache_zeroing(self) -> bool:
+        """Whether a block's bytes may last have been of another class, and mean no number now."""
+        return len(self.plan.classes) > 1
+
+    @property
     def num_blocks_of_smallest_class(self) -> int:
         """Ids below this exist in every size class."""
         return min(size_class.num_blocks for size_class in self.plan.classes)
+
+    def with_common_ids_only(self) -> "MixedKVCacheConfig":
+        """The same pool, counted as if all of it had no more ids than the smallest class.
+
+        For who hands ids to all groups alike. The tensors are told apart as before.
+        """
+        counted = copy.copy(self)
+        counted.num_blocks = self.num_blocks_of_smallest_class
+        return counted
 
 
 def mixed_config(
@@ -74,14 +97,16 @@ def mixed_config(
     specs = group_specs(groups)
     memory_bytes = capacity.enough_memory(specs, memory_bytes)
     plan = make_plan(specs, memory_bytes)
+    layout = vllm_config.cache_config.get_resolved_kv_cache_layout()
     scheduler = vllm_config.scheduler_config
     cache = vllm_config.cache_config
     return MixedKVCacheConfig(
         num_blocks=_num_attention_blocks(plan),
-        kv_cache_tensors=cache_tensors(plan, groups, cache.get_resolved_kv_cache_layout()),
+        kv_cache_tensors=cache_tensors(plan, groups, layout),
         kv_cache_groups=groups,
         prefix_cache_retention_interval=cache.prefix_cache_retention_interval,
         plan=plan,
+        arrangement=arrangement_of(layout),
         memory_bytes=memory_bytes,
         reserve_full_sequence=scheduler.scheduler_reserve_full_isl,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,

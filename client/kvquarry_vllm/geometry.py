@@ -12,6 +12,7 @@ from vllm.v1.kv_cache_layout import KVCacheLayout
 
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan
+from kvquarry_core.worker_layout import Arrangement
 from kvquarry_vllm.refusals import SettingRefused
 
 
@@ -34,11 +35,18 @@ def cache_tensors(
     ]
 
 
+def arrangement_of(layout: KVCacheLayout) -> Arrangement:
+    """Whether a layer's blocks lie together in this layout, or a block's layers."""
+    if layout.is_block_outermost:
+        return Arrangement.BLOCK_OUTERMOST
+    return Arrangement.LAYER_OUTERMOST
+
+
 def _group_tensor(
     plan: Plan, index: GroupId, group: KVCacheGroupSpec, layout: KVCacheLayout
 ) -> KVCacheTensor:
     stride_bytes = plan.classes[plan.class_of_group[index]].stride_bytes
-    if layout.is_block_outermost:
+    if arrangement_of(layout) is Arrangement.BLOCK_OUTERMOST:
         layer_stride, block_stride = stride_bytes, stride_bytes * plan.num_regions
     else:
         layer_stride, block_stride = plan.region_bytes, stride_bytes

@@ -23,6 +23,7 @@ from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
+from kvquarry_vllm.zeroing import BlocksToZero
 
 
 def make_kv_cache_manager(
@@ -219,11 +220,11 @@ class QuarryKVCacheManager:
         """What the last step did not use goes back."""
         self.shadow.begin_step()
 
-    def take_new_block_ids(self) -> list[int]:
-        """Attention blocks to zero; the last call while a step is planned, so that is sent now."""
-        block_ids = self.shadow.take_blocks_to_zero()
+    def take_new_block_ids(self) -> BlocksToZero:
+        """What to zero, by class; the last call while a step is planned, so that is sent now."""
+        by_class = self.shadow.take_blocks_to_zero()
         self.shadow.ledger.flush()
-        return list(block_ids)
+        return BlocksToZero(tuple(map(tuple, by_class)))
 
     def take_events(self) -> list[KVCacheEvent]:
         """KV events since the last call.

@@ -17,17 +17,20 @@ _MOST_WARM_UP_STEPS = 6
 
 @contextmanager
 def only_common_ids(runner: Any) -> Iterator[None]:
-    """While this lasts, the runner's ``num_blocks`` is that of the smallest size class."""
+    """While this lasts, the runner sees a pool with no more blocks than the smallest size class.
+
+    It sees a copy: the configuration itself, which others hold too, always counts the blocks that
+    its tensors have.
+    """
     config = getattr(runner, "kv_cache_config", None)
     if not isinstance(config, MixedKVCacheConfig):
         yield
         return
-    num_blocks = config.num_blocks
-    config.num_blocks = config.num_blocks_of_smallest_class
+    runner.kv_cache_config = config.with_common_ids_only()
     try:
         yield
     finally:
-        config.num_blocks = num_blocks
+        runner.kv_cache_config = config
 
 
 def has_ids_for_one_request(runner: Any) -> bool:

@@ -169,8 +169,10 @@ def test_only_attention_blocks_with_foreign_bytes_are_zeroed_and_only_once() -> 
     quarry.admit("a", 21)
     request = quarry.shadow.find("a")
     assert request is not None
-    assert sorted(quarry.shadow.take_blocks_to_zero()) == sorted(request.block_ids()[2])
-    assert quarry.shadow.take_blocks_to_zero() == []
+    attention, states = quarry.shadow.take_blocks_to_zero()
+    assert sorted(attention) == sorted(request.block_ids()[2])
+    assert states == []
+    assert quarry.shadow.take_blocks_to_zero() == [[], []]
     quarry.shadow.free("a")
     quarry.shadow.begin_step()
     assert quarry.shadow.reset_cache()
@@ -180,9 +182,9 @@ def test_a_granted_block_given_back_is_still_to_be_zeroed_for_the_next_one() -> 
     quarry = engine()
     quarry.shadow.lookup(prompt("a", 41))
     quarry.shadow.begin_step()
-    assert quarry.shadow.take_blocks_to_zero() == []
+    assert quarry.shadow.take_blocks_to_zero() == [[], []]
     quarry.admit("b", 41)
-    assert len(quarry.shadow.take_blocks_to_zero()) == 11
+    assert [len(ids) for ids in quarry.shadow.take_blocks_to_zero()] == [11, 0]
 
 
 def test_a_refused_growth_changes_nothing() -> None:

@@ -19,6 +19,8 @@ from vllm.v1.kv_cache_interface import (
     MambaSpec,
 )
 
+from kvquarry_vllm.config import MixedKVCacheConfig
+
 #: Both stock vLLM and kvquarry keep block 0 of every class for skipped positions.
 NULL_BLOCK = 0
 
@@ -38,6 +40,7 @@ class GroupLayout:
     num_blocks: int
     num_speculative_blocks: int
     holds_states: bool
+    size_class: int
 
     @property
     def cells_per_token(self) -> int:
@@ -120,7 +123,15 @@ class _Place:
             num_blocks=config.num_blocks_of(self.tensor),
             num_speculative_blocks=getattr(spec, "num_speculative_blocks", 0),
             holds_states=isinstance(spec, MambaSpec),
+            size_class=_size_class(config, index),
         )
+
+
+def _size_class(config: KVCacheConfig, group: int) -> int:
+    """The word by which kvquarry says whose ids it means; stock has one class."""
+    if isinstance(config, MixedKVCacheConfig):
+        return config.plan.class_of_group[group]
+    return 0
 
 
 def _place(config: KVCacheConfig, group: KVCacheGroupSpec) -> _Place:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
+from kvquarry_vllm.zeroing import BlocksToZero
 from tests.scheduler.language import Text
 from tests.scheduler.layout import GroupLayout
 from tests.scheduler.memory import PoolMemory
@@ -78,7 +79,8 @@ class ScriptedWorker:
         assert not output.kv_cache_block_copies, "copies on write need partial hits"
         for request_id in output.finished_req_ids:
             self.residents.pop(request_id, None)
-        self._zero(output.new_block_ids_to_zero or ())
+        if output.new_block_ids_to_zero:
+            self._zero(output.new_block_ids_to_zero)
         for request_id in output.preempted_req_ids or ():
             self._forget_state(request_id)
         for new in output.scheduled_new_reqs:
@@ -110,10 +112,15 @@ class ScriptedWorker:
 
     # The batch.
 
-    def _zero(self, blocks: tuple[int, ...] | list[int]) -> None:
-        """The list is flat: it is applied to every attention group."""
-        for group in self.memory.layout.attention:
-            self.memory.zero(group, list(blocks))
+    def _zero(self, blocks: BlocksToZero | list[int]) -> None:
+        """Ours names the size class; stock's list is flat and applied to every attention group."""
+        if isinstance(blocks, list):
+            for group in self.memory.layout.attention:
+                self.memory.zero(group, blocks)
+            return
+        for size_class, ids in enumerate(blocks.by_class):
+            members = [g for g in self.memory.layout.groups if g.size_class == size_class]
+            self.memory.zero(members[0], list(ids))
 
     def _join(self, new: NewRequestData) -> None:
         text = self._texts[new.req_id]

@@ -154,15 +154,23 @@ def test_guarded_mixed_warm_up_stays_within_every_class(num_tokens: int) -> None
 def test_after_warm_up_the_runner_counts_attention_blocks_again() -> None:
     config = pool_config(hybrid_layers())
     runner = RecordingRunner(config)
-    num_blocks = config.num_blocks
     with only_common_ids(runner):
-        assert config.num_blocks == config.num_blocks_of_smallest_class < num_blocks
-    assert config.num_blocks == num_blocks
+        assert runner.kv_cache_config.num_blocks == config.num_blocks_of_smallest_class
+    assert runner.kv_cache_config is config
+
+
+@pytest.mark.parametrize("mib", [8, 12])
+def test_warm_up_changes_the_count_for_the_runner_alone(mib: int) -> None:
+    """Whoever else holds the configuration builds from it what its tensors have."""
+    config = pool_config(hybrid_layers(), mib << 20)
+    num_blocks = config.num_blocks
+    assert config.num_blocks_of_smallest_class < num_blocks
+    with only_common_ids(RecordingRunner(config)):
+        assert config.num_blocks == num_blocks
 
 
 def test_a_warm_up_that_fails_leaves_the_count_as_it_was() -> None:
     config = pool_config(hybrid_layers())
-    num_blocks = config.num_blocks
 
     def fail(worker: Any) -> None:
         raise MemoryError
@@ -170,7 +178,7 @@ def test_a_warm_up_that_fails_leaves_the_count_as_it_was() -> None:
     worker = SimpleNamespace(model_runner=RecordingRunner(config))
     with pytest.raises(MemoryError):
         guarding_worker_warm_up(fail)(worker)
-    assert config.num_blocks == num_blocks
+    assert worker.model_runner.kv_cache_config is config
 
 
 @pytest.mark.parametrize("runner", [SimpleNamespace(), SimpleNamespace(kv_cache_config="stock")])

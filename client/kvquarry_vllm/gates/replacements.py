@@ -40,7 +40,29 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
             "vllm.v1.worker.gpu_worker", "Worker.compile_or_warm_up_model", guarding_worker_warm_up
         ),
         Hook("vllm.v1.worker.gpu.warmup", "_warmup_kernels", guarding_kernel_warm_up),
+        *zeroing_hooks(),
         Hook("vllm.v1.core.sched.scheduler", "KVCacheManager", choosing_manager),
+    )
+
+
+def zeroing_hooks() -> tuple[Hook, ...]:
+    """Two generations of model runners build a zeroer; the CPU's zeroes by itself."""
+    return (
+        Hook(
+            "vllm.v1.worker.gpu_model_runner",
+            "GPUModelRunner._init_kv_zero_meta",
+            making_zeroer("_kv_block_zeroer"),
+        ),
+        Hook(
+            "vllm.v1.worker.gpu.model_runner",
+            "GPUModelRunner._init_kv_zero_meta",
+            making_zeroer("kv_block_zeroer"),
+        ),
+        Hook(
+            "vllm.v1.worker.cpu_model_runner",
+            "CPUModelRunner._zero_block_ids",
+            zeroing_by_class,
+        ),
     )
 
 
@@ -235,6 +257,37 @@ def guarding_kernel_warm_up(original: Function) -> Function:
             original(model_runner, *args, **kwargs)
 
     return _warmup_kernels
+
+
+def making_zeroer(attribute: str) -> Callable[[Function], Function]:
+    """``GPUModelRunner._init_kv_zero_meta``: tensors are bound, no request has come yet."""
+
+    def replace(original: Function) -> Function:
+        @functools.wraps(original)
+        def _init_kv_zero_meta(self: Any) -> None:
+            if not isinstance(self.kv_cache_config, MixedKVCacheConfig):
+                original(self)
+                return
+            from kvquarry_vllm.zeroing import zeroer_of
+
+            setattr(self, attribute, zeroer_of(self))
+
+        return _init_kv_zero_meta
+
+    return replace
+
+
+def zeroing_by_class(original: Function) -> Function:
+    """``CPUModelRunner._zero_block_ids``: stock zeroes the same ids in all attention layers."""
+
+    @functools.wraps(original)
+    def _zero_block_ids(self: Any, block_ids: Any) -> None:
+        if isinstance(self.kv_cache_config, MixedKVCacheConfig):
+            self._kv_block_zeroer.zero_block_ids(block_ids)
+        else:
+            original(self, block_ids)
+
+    return _zero_block_ids
 
 
 def choosing_manager(original: Function) -> Function:
