@@ -90,8 +90,7 @@ RULES = (
     Rule(
         "--kv-cache-dtype-skip-layers",
         lambda c: _is_hybrid(c) and bool(c.cache_config.kv_cache_dtype_skip_layers),
-        "new attention blocks are zeroed by one list of ids, which would hit blocks of another "
-        "request where attention pages have two sizes",
+        "vLLM would raise the block size until the pages of both precisions fit each other",
         "Remove it",
     ),
     Rule(

@@ -6,7 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, KVCacheSpec, MambaSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    MambaSpec,
+    MLAAttentionSpec,
+)
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
@@ -85,6 +91,17 @@ def attention(**changes: Any) -> FullAttentionSpec:
         "dcp_sharded": True,
     }
     return FullAttentionSpec(**(values | changes))
+
+
+def latent(**changes: Any) -> MLAAttentionSpec:
+    """Latent attention: one vector per token, which serves as key and value."""
+    values = {
+        "block_size": BLOCK_TOKENS,
+        "num_kv_heads": 1,
+        "head_size": 576,
+        "dtype": torch.bfloat16,
+    }
+    return MLAAttentionSpec(**(values | changes))
 
 
 def state(**changes: Any) -> MambaSpec:

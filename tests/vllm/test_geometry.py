@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from vllm.model_executor.layers.mamba.abstract import MambaBase
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec, MambaSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec, KVQuantMode, MambaSpec
 from vllm.v1.worker.utils import allocate_kv_cache
 
 from kvquarry_client.views import LayerTensors, Page, Part, build_views, views_digest
@@ -21,6 +21,7 @@ from tests.vllm.configurations import (
     attention_layers,
     groups_of,
     hybrid_layers,
+    latent,
     pool_config,
     state,
 )
@@ -37,6 +38,21 @@ MODELS: dict[str, Layers] = {
         "a": attention(),
         "b": state(),
         "c": state(shapes=((3, 256), (9, 64, 32))),
+    },
+    "latent attention": {"a": latent(), "b": state()},
+    "latent attention, its indexer and states": {
+        **{f"a.{index}": latent() for index in range(2)},
+        **{f"i.{index}": latent(head_size=132, dtype=torch.uint8) for index in range(2)},
+        **{f"s.{index}": state() for index in range(3)},
+    },
+    "fp8 beside states": {
+        "a": attention(dtype=torch.float8_e4m3fn, kv_quant_mode=KVQuantMode.FP8_PER_TENSOR),
+        "b": state(),
+    },
+    "two sizes of attention beside states": {
+        "a": attention(),
+        "b": attention(head_size=192),
+        "c": state(),
     },
     "groups of unequal length": {
         **{f"a.{index}": attention() for index in range(3)},
@@ -62,14 +78,17 @@ class _StateLayer:
 
 
 def built_by_vllm(
-    config: MixedKVCacheConfig, kernel_block_tokens: int, layout: LAYOUTS = LAYOUTS.LBHNC
+    config: MixedKVCacheConfig,
+    kernel_block_tokens: int,
+    layout: LAYOUTS = LAYOUTS.LBHNC,
+    device: torch.device = CPU,
 ) -> Bound:
     """What vLLM's worker binds to the layers, states split into their tensors."""
     sizes = [
         spec.block_size if isinstance(spec, MambaSpec) else kernel_block_tokens
         for spec in (group.kv_cache_spec for group in config.kv_cache_groups)
     ]
-    tensors = allocate_kv_cache(config, CPU, layout, sizes)
+    tensors = allocate_kv_cache(config, device, layout, sizes)
     bound: Bound = {}
     for name, tensor in tensors.items():
         spec = config.kv_cache_groups[config.group_of_layer(name)].kv_cache_spec
@@ -83,10 +102,12 @@ def built_by_vllm(
 
 
 def built_from_plan(
-    config: MixedKVCacheConfig, arrangement: Arrangement = Arrangement.LAYER_OUTERMOST
+    config: MixedKVCacheConfig,
+    arrangement: Arrangement = Arrangement.LAYER_OUTERMOST,
+    device: torch.device = CPU,
 ) -> Bound:
     """The same layers, from the plan in torch alone."""
-    buffer = torch.zeros(config.plan.pool_bytes, dtype=torch.int8)
+    buffer = torch.zeros(config.plan.pool_bytes, dtype=torch.int8, device=device)
     pages = [_page(group.kv_cache_spec) for group in config.kv_cache_groups]
     views = build_views(config.plan, buffer, pages, arrangement)
     return {

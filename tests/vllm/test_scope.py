@@ -6,6 +6,7 @@ import pytest
 import torch
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
+    HiddenStateCacheSpec,
     KVCacheSpec,
     KVQuantMode,
     MLAAttentionSpec,
@@ -30,8 +31,7 @@ def sliding() -> SlidingWindowSpec:
     )
 
 
-def latent() -> MLAAttentionSpec:
-    return MLAAttentionSpec(block_size=64, num_kv_heads=1, head_size=576, dtype=torch.bfloat16)
+LATENT = {"block_size": 64, "num_kv_heads": 1, "head_size": 576, "dtype": torch.bfloat16}
 
 
 def chunked() -> ChunkedLocalAttentionSpec:
@@ -47,6 +47,22 @@ def test_plain_attention_with_or_without_states_is_in_scope(
     assert reason_for_stock(vllm_config(), layers) is None
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"a": MLAAttentionSpec(**LATENT), "s": state()},
+        {"a": MLAAttentionSpec(**LATENT)},
+        {"a": attention(), "wide": attention(head_size=128), "s": state()},
+        {"a": attention(dtype=torch.float8_e4m3fn, kv_quant_mode=KVQuantMode.FP8_PER_TENSOR)},
+    ],
+    ids=["latent hybrid", "latent", "two sizes of attention in a hybrid", "fp8"],
+)
+def test_latent_and_fp8_attention_and_several_sizes_in_a_hybrid_are_in_scope(
+    layers: dict[str, KVCacheSpec],
+) -> None:
+    assert reason_for_stock(vllm_config(), layers) is None
+
+
 def test_several_kinds_of_states_are_in_scope() -> None:
     layers = {"a": attention(), "b": state(), "c": state(shapes=((8,), (16,)))}
     assert reason_for_stock(vllm_config(), layers) is None
@@ -57,7 +73,9 @@ def test_several_kinds_of_states_are_in_scope() -> None:
     [
         (sliding(), "SlidingWindowSpec"),
         (chunked(), "ChunkedLocalAttentionSpec"),
-        (latent(), "MLAAttentionSpec"),
+        (HiddenStateCacheSpec(**LATENT), "HiddenStateCacheSpec"),
+        (MLAAttentionSpec(**LATENT, alignment=50_000), "padded attention pages"),
+        (MLAAttentionSpec(**LATENT, kv_quant_mode=KVQuantMode.NVFP4_DS_MLA), "NVFP4_DS_MLA"),
         (UniformTypeKVCacheSpecs(64, {"x": attention()}), "UniformType"),
         (attention(sliding_window=128), "sliding-window"),
         (attention(attention_chunk_size=128), "chunked"),
@@ -68,7 +86,7 @@ def test_several_kinds_of_states_are_in_scope() -> None:
         (attention(non_causal=True), "non-causal"),
         (attention(page_size_padded=2 * PAGE_BYTES), "padded attention pages"),
         (attention(block_stride_alignment=3 * PAGE_BYTES), "padded attention pages"),
-        (attention(head_size=128), "several sizes"),
+        (attention(num_kv_heads=4, dtype=torch.float8_e4m3fn), "several precisions"),
         (state(mamba_cache_mode="none"), "mode 'none'"),
         (state(page_size_padded=1 << 20), "padded states"),
     ],
