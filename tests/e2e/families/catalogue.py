@@ -1,0 +1,116 @@
+"""The families that are run: a tiny configuration of each, and the settings that both sides get.
+
+Each side has its own best settings: stock is given the block size it would raise the user's to, and
+kvquarry the user's. What a family's kernels ask for beyond that is given to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_VOCABULARY: Final = 512
+COMMON: Final[Mapping[str, Any]] = {
+    "vocab_size": _VOCABULARY,
+    "max_position_embeddings": 4096,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of models.
+
+    Attributes:
+        model_type: As transformers calls it.
+        config: Laid over that configuration's defaults.
+        block_tokens: What kvquarry gets as ``--block-size``.
+        stock_block_tokens: What stock vLLM raises that to. It is given at once, because the CPU
+            build forgets what it has raised.
+        tight_pool_bytes: A pool in which memory changes hands.
+        options: What both engines get beside the block size.
+    """
+
+    model_type: str
+    config: Mapping[str, Any]
+    block_tokens: int
+    stock_block_tokens: int
+    tight_pool_bytes: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: The CPU build's kernels for short convolutions and Mamba round by what else is in a batch, stock
+#: against stock: only one request at a time can be compared bit for bit.
+_ALONE: Final = {"mamba_cache_mode": "align", "max_num_seqs": 1}
+#: Its Mamba kernels take a chunk only if it fits into one block.
+_ALONE_IN_CHUNKS: Final = {**_ALONE, "max_num_batched_tokens": 64}
+
+
+LFM2: Final = Family(
+    "lfm2",
+    {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_types": ["conv", "conv", "full_attention", "conv", "conv", "full_attention"],
+        "block_auto_adjust_ff_dim": False,
+        "conv_dim": 128,
+        "block_dim": 128,
+        "block_ff_dim": 256,
+        "tie_word_embeddings": False,
+    },
+    block_tokens=64,
+    stock_block_tokens=64,
+    tight_pool_bytes=1 << 20,
+    options=_ALONE,
+)
+
+ZAMBA2: Final = Family(
+    "zamba2",
+    {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "layers_block_type": ["mamba", "mamba", "hybrid", "mamba", "mamba", "hybrid"],
+        "mamba_d_state": 64,
+        "n_mamba_heads": 4,
+        "mamba_ngroups": 1,
+        "chunk_size": 64,
+        "use_mem_rope": True,
+    },
+    block_tokens=64,
+    stock_block_tokens=128,
+    tight_pool_bytes=10 << 20,
+    options=_ALONE_IN_CHUNKS,
+)
+
+GRANITE: Final = Family(
+    "granitemoehybrid",
+    {
+        "hidden_size": 128,
+        "intermediate_size": 64,
+        "shared_intermediate_size": 128,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_types": ["mamba", "mamba", "attention", "mamba", "mamba", "attention"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "mamba_n_heads": 4,
+        "mamba_d_state": 64,
+        "mamba_d_head": 64,
+        "mamba_chunk_size": 64,
+    },
+    block_tokens=64,
+    stock_block_tokens=384,
+    tight_pool_bytes=5 << 20,
+    options=_ALONE_IN_CHUNKS,
+)
+
+FAMILIES: Final[Mapping[str, Family]] = {"lfm2": LFM2, "zamba2": ZAMBA2, "granite": GRANITE}

@@ -1,0 +1,124 @@
+"""Stock vLLM and then kvquarry on tiny checkpoints of several families, all in one process.
+
+``python -m tests.e2e.families.run FOLDER NAME...`` writes one JSON object a line to its output:
+which family, whose answers, and the answers. vLLM is imported once. The plug-in finds no target at
+first and leaves vLLM alone; when stock has answered for all families, it is given one and called
+again. From then on, each pool is full of 0xFF before its first use.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from kvquarry_vllm.demo.engine import ENGINE_ENV
+from kvquarry_vllm.demo.job import EngineJob
+from tests.e2e.families.catalogue import FAMILIES, Family
+from tests.e2e.harness import all_waves
+
+_ROOMY_BYTES = 64 << 20
+_MODEL_TOKENS = 1024
+#: The first round of the equality workload: decoding over block boundaries, bursts of both kinds.
+_NUM_WAVES = 7
+#: Families that are run once more with a planted fault, under this name.
+FAULTY = "granite"
+FAULT = "faulty"
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """Run the families; one that fails is told as such and does not stop the others."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.environ |= ENGINE_ENV
+    for name in names:
+        _tell(events, name, "stock", lambda name=name: _stock(FAMILIES[name], folder / name))
+    _switch_on_kvquarry()
+    for name in names:
+        _tell(events, name, "ours", lambda name=name: _ours(FAMILIES[name], folder / name))
+    if FAULTY in names:
+        importlib.import_module("tests.e2e.sabotage.skip_zeroing")
+        _tell(events, FAULTY, FAULT, lambda: _ours(FAMILIES[FAULTY], folder / FAULTY))
+
+
+def _tell(events: IO[str], name: str, side: str, run: Callable[[], dict[str, Any]]) -> None:
+    try:
+        told = run()
+    except Exception:
+        told = {"error": traceback.format_exc()}
+    events.write(json.dumps({"family": name, "side": side, **told}) + "\n")
+    events.flush()
+
+
+def _stock(family: Family, folder: Path) -> dict[str, Any]:
+    from tests.e2e.families.checkpoint import write_family
+
+    write_family(family, folder)
+    return _run(_job(family, folder, family.stock_block_tokens, _ROOMY_BYTES))
+
+
+def _ours(family: Family, folder: Path) -> dict[str, Any]:
+    return _run(_job(family, folder, family.block_tokens, family.tight_pool_bytes))
+
+
+def _switch_on_kvquarry() -> None:
+    os.environ["KVQUARRY_TARGET"] = "inproc:"
+    importlib.import_module("kvquarry_vllm.plugin").register()
+    importlib.import_module("tests.e2e.sabotage.fill_pool")
+
+
+def _job(family: Family, folder: Path, block_tokens: int, pool_bytes: int) -> EngineJob:
+    options = {
+        "skip_tokenizer_init": True,
+        "enforce_eager": True,
+        "enable_prefix_caching": True,
+        "max_num_seqs": 11,
+        "max_num_batched_tokens": 2048,
+        "seed": 0,
+        "max_model_len": _MODEL_TOKENS,
+        "block_size": block_tokens,
+        "kv_cache_memory_bytes": pool_bytes,
+        **family.options,
+    }
+    return EngineJob(str(folder), options, all_waves(1)[:_NUM_WAVES])
+
+
+def _run(job: EngineJob) -> dict[str, Any]:
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    from kvquarry_vllm.demo import engine_process
+
+    begun = time.monotonic()
+    llm: Any = engine_process._build_engine(job)
+    started = time.monotonic()
+    served = []
+    for wave in job.waves:
+        served += engine_process._serve(llm, wave, job.num_logprobs)
+    result = engine_process._measured(
+        llm, tuple(served), startup_s=started - begun, wall_s=time.monotonic() - started
+    )
+    changes = _class_changes(llm.llm_engine.engine_core.engine_core.scheduler)
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    gc.collect()
+    cleanup_dist_env_and_memory()
+    return {"result": result.to_dict(), "num_class_changes": changes}
+
+
+def _class_changes(scheduler: Any) -> int:
+    """How often a slab went from one size class to another; stock has no slabs."""
+    shadow = getattr(scheduler.kv_cache_manager, "shadow", None)
+    if shadow is None:
+        return 0
+    return sum(map(sum, shadow.ledger.pool.store.slabs.num_class_changes))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

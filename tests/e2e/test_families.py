@@ -1,0 +1,107 @@
+"""More families of models: outputs are stock vLLM's at its own best settings, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from kvquarry_vllm.demo.environment import child_environment
+from kvquarry_vllm.demo.job import EngineResult
+from kvquarry_vllm.demo.preflight import this_processor
+from tests.e2e.families.catalogue import FAMILIES
+from tests.e2e.families.run import FAULT, FAULTY
+from tests.e2e.harness import ROOT, differing
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+TIMEOUT_S = 580.0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One engine's."""
+
+    result: EngineResult
+    num_class_changes: int
+
+
+class Run:
+    """What one process told of all families."""
+
+    def __init__(self, lines: list[str], log: str) -> None:
+        self._told: dict[tuple[str, str], Answers | str] = {}
+        for told in map(json.loads, lines):
+            self._told[told["family"], told["side"]] = told.get("error") or Answers(
+                EngineResult.from_dict(told["result"]), told["num_class_changes"]
+            )
+        self._log = log
+
+    def answers(self, family: str, side: str) -> Answers:
+        told = self._told.get((family, side))
+        assert told is not None, f"the process ended before {family}, {side}:\n{self._log}"
+        assert isinstance(told, Answers), told
+        return told
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """All families, one after the other in one process: stock first, then kvquarry."""
+    processor = this_processor()
+    if not processor.runs_hybrids:
+        pytest.skip(processor.verdict)
+    folder = tmp_path_factory.mktemp("families")
+    log = folder / "engines.log"
+    command = [sys.executable, "-m", "tests.e2e.families.run", str(folder), *FAMILIES]
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    env = child_environment({"PYTHONPATH": paths})
+    with log.open("wb") as errors:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=errors, env=env, timeout=TIMEOUT_S, check=False
+        )
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
+    return Run(done.stdout.decode().splitlines(), tail)
+
+
+ALL = pytest.mark.parametrize("family", FAMILIES)
+
+
+@ALL
+def test_a_familys_outputs_equal_stock_while_slabs_change_size_class(run: Run, family: str) -> None:
+    stock, ours = run.answers(family, "stock"), run.answers(family, "ours")
+    assert ours.result.served_by_kvquarry
+    assert not stock.result.served_by_kvquarry
+    assert differing(stock.result, ours.result) == []
+    assert len(stock.result.requests) >= 50
+    assert ours.num_class_changes >= 3
+
+
+@ALL
+def test_each_side_runs_at_the_block_size_it_was_given(run: Run, family: str) -> None:
+    """Stock's is what its pages need: had it been raised again, its hits would not be its best."""
+    given = FAMILIES[family]
+    groups = run.answers(family, "ours").result.groups
+    assert {group.block_size_tokens for group in groups} == {given.block_tokens}
+    groups = run.answers(family, "stock").result.groups
+    assert {group.block_size_tokens for group in groups} == {given.stock_block_tokens}
+
+
+@ALL
+def test_prompts_hit_no_less_than_with_stocks_blocks(run: Run, family: str) -> None:
+    hits = [
+        sum(request.num_cached_tokens for request in run.answers(family, side).result.requests)
+        for side in ("stock", "ours")
+    ]
+    assert 0 <= hits[0] <= hits[1]
+    assert hits[1] > 0
+
+
+def test_a_planted_fault_shows_in_a_familys_outputs(run: Run) -> None:
+    """The negative control: without zeroing, attention reads what the pool was filled with."""
+    stock, faulty = run.answers(FAULTY, "stock"), run.answers(FAULTY, FAULT)
+    assert faulty.result.served_by_kvquarry
+    assert differing(stock.result, faulty.result) != []
