@@ -13,8 +13,9 @@ from kvquarry_client import wire
 from kvquarry_client.channel import open_channel
 from kvquarry_client.inproc import open_inproc
 from kvquarry_client.ledger import Ledger
-from kvquarry_client.session import Session, retry_while_away
+from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
+from kvquarry_client.waiting import retry_while_away
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 
 _CALL_TIMEOUT_S = 10.0

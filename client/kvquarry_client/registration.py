@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from kvquarry.v1alpha import worker_pb2, worker_pb2_grpc
 from kvquarry_client.channel import open_channel
 from kvquarry_client.inproc import register_inproc_worker
-from kvquarry_client.session import retry_while_away
 from kvquarry_client.target import Target
+from kvquarry_client.waiting import retry_while_away
 from kvquarry_core.worker_layout import LayerView
 
 _CALL_TIMEOUT_S = 10.0

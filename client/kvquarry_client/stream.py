@@ -2,6 +2,7 @@
 
 import queue
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 
@@ -15,8 +16,7 @@ class BatchStream:
         self._channel = channel
         self._hello = pool_pb2.Hello(pool_id=pool_id, incarnation=incarnation)
         self._outbox: queue.SimpleQueue[pool_pb2.AttachRequest | None] = queue.SimpleQueue()
-        self._responses: Iterator[pool_pb2.AttachResponse] = iter(())
-        self._cancel: Callable[[], object] = _nothing_to_cancel
+        self._call: Any = None
 
     def start(self) -> pool_pb2.AttachResponse:
         """Say hello and wait for the welcome.
@@ -26,8 +26,7 @@ class BatchStream:
         """
         self._outbox.put(pool_pb2.AttachRequest(hello=self._hello))
         requests: Iterator[pool_pb2.AttachRequest] = iter(self._outbox.get, None)
-        call = pool_pb2_grpc.PoolServiceStub(self._channel).Attach(requests)
-        self._responses, self._cancel = call, call.cancel
+        self._call = pool_pb2_grpc.PoolServiceStub(self._channel).Attach(requests)
         return self.read()
 
     def send(self, batch: pool_pb2.Batch) -> None:
@@ -41,14 +40,28 @@ class BatchStream:
             grpc.RpcError: The stream broke.
         """
         try:
-            return next(self._responses)
+            response: pool_pb2.AttachResponse = next(self._call)
         except StopIteration:
             raise StreamEnded from None
+        return response
+
+    def when_ended(self, tell: Callable[[], object]) -> None:
+        """Call back once, from whatever thread, when the started stream ends or has ended."""
+        if not self._call.add_callback(tell):
+            tell()
+
+    def failure(self) -> grpc.RpcError:
+        """Why the stream ended."""
+        if self._call.code() is grpc.StatusCode.OK:
+            return StreamEnded()
+        failure: grpc.RpcError = self._call
+        return failure
 
     def close(self) -> None:
         """End the stream from this side."""
         self._outbox.put(None)
-        self._cancel()
+        if self._call is not None:
+            self._call.cancel()
 
 
 class StreamEnded(grpc.RpcError):
@@ -61,7 +74,3 @@ class StreamEnded(grpc.RpcError):
     def trailing_metadata(self) -> tuple[()]:
         """There is none."""
         return ()
-
-
-def _nothing_to_cancel() -> None:
-    """Before the stream was started."""

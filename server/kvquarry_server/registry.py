@@ -64,7 +64,7 @@ class Policy:
         limits: What the service holds at most.
     """
 
-    lease_s: float = 10.0
+    lease_s: float = 60.0
     attach_s: float = 900.0
     pool_policies: PolicyNames = field(default_factory=PolicyNames)
     catalog: Catalog = BUILT_IN

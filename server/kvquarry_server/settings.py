@@ -92,7 +92,7 @@ def add_serve_flags(
     parser.set_defaults(listen_default=environ.get("KVQUARRY_LISTEN") or DEFAULT_TARGET)
     flags.add("metrics-listen", "127.0.0.1:9464", _tcp_or_off, "where Prometheus scrapes, or off")
     flags.add("health-listen", _OFF, _tcp_or_off, "TCP address for gRPC health probes, or off")
-    flags.add("lease-seconds", "10", _positive, "how long a pool outlives its engine's stream")
+    flags.add("lease-seconds", "60", _positive, "how long a pool outlives its engine's stream")
     flags.add("attach-seconds", "900", _positive, "how long a new pool waits for its first stream")
     flags.add("keepalive-seconds", "10", _positive, "after that much silence, twice, it is dead")
     flags.add("max-message-bytes", str(16 << 20), _message_bytes, "the largest message taken")

@@ -33,7 +33,7 @@ def test_nothing_needs_to_be_set() -> None:
         listen=(UnixAddress(Path("/run/kvquarry/kvquarry.sock")),),
         metrics_listen=TcpAddress("127.0.0.1", 9464),
         health_listen=None,
-        lease_s=10,
+        lease_s=60,
         attach_s=900,
         keepalive_s=10,
         max_message_bytes=16 * 1024 * 1024,

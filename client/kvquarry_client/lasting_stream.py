@@ -1,0 +1,197 @@
+"""An attachment's stream that outlives its connections.
+
+::
+
+    engine's thread    send ... send ...... read            (waits)         read
+    connection         ================x                         ===============
+    keeper's thread                    dial, dial, ... welcome: send unread again
+
+The open stream holds the pool's lease. So it is replaced as soon as it breaks, by a thread of its
+own, also while the engine is idle and sends nothing.
+"""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import grpc
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_client.errors import PoolLost, ServiceError, may_be_retried, typed_error
+from kvquarry_client.stream import BatchStream
+from kvquarry_client.target import Target
+from kvquarry_client.waiting import RETRY_S, WaitReport, nobody_answered, retry_while_away
+
+logger = logging.getLogger(__name__)
+
+#: An engine that stays idle while its service is away says so more and more seldom.
+_LONGEST_PAUSE_S = 60.0
+
+
+class LastingStream:
+    """Batches reach the service once and in order, whatever breaks.
+
+    A batch is kept until its result, or that of a later one, was read; on a new connection all kept
+    batches are sent again, and those the service knows already return their first answers.
+
+    One engine's thread calls it. Nobody holds the lock while waiting for the network.
+    """
+
+    def __init__(
+        self, new_stream: Callable[[], BatchStream], target: Target, *, patience_s: float
+    ) -> None:
+        self._new_stream = new_stream
+        self._target = target
+        self._patience_s = patience_s
+        self._unread: deque[pool_pb2.Batch] = deque()
+        self._stream: BatchStream | None = None
+        self._failure: Exception | None = None
+        self._changed = threading.Condition()
+        self._is_closed = threading.Event()
+        self._ended: queue.SimpleQueue[BatchStream | None] = queue.SimpleQueue()
+
+    @property
+    def num_unread(self) -> int:
+        """Batches that are kept."""
+        return len(self._unread)
+
+    def start(self) -> None:
+        """Connect, and stay connected from now on.
+
+        Raises:
+            ServiceUnavailable: Nobody answered in time.
+            ServiceError: The service refused.
+        """
+        fresh = retry_while_away(self._dial, self._target, timeout_s=self._patience_s)
+        self._take_over(fresh)
+        threading.Thread(target=self._keep, name="kvquarry-stream", daemon=True).start()
+
+    def send(self, batch: pool_pb2.Batch) -> None:
+        """Send a batch, now or when there is a connection; its result will be read later."""
+        with self._changed:
+            self._unread.append(batch)
+            self._current().send(batch)
+
+    def read(self) -> pool_pb2.BatchResult:
+        """Wait for the next result; it also says that the quiet batches before it were applied.
+
+        Raises:
+            ServiceUnavailable: The service was away for too long.
+            PoolLost: It came back without the pool.
+            ServiceError: It ended the stream for another reason.
+        """
+        while True:
+            stream = self._current()
+            try:
+                result = stream.read().result
+            except grpc.RpcError:
+                self._wait_for_another(stream)
+            else:
+                self._forget_until(result.number)
+                return result
+
+    def close(self) -> None:
+        """End the stream from this side, for good; closing again is harmless."""
+        self._is_closed.set()
+        self._ended.put(None)
+        if self._stream is not None:
+            self._stream.close()
+
+    def _current(self) -> BatchStream:
+        assert self._stream is not None, "the stream was not started"
+        return self._stream
+
+    def _forget_until(self, number: int) -> None:
+        with self._changed:
+            while self._unread and self._unread[0].number <= number:
+                self._unread.popleft()
+
+    def _wait_for_another(self, broken: BatchStream) -> None:
+        """Wait until the keeper has replaced a stream, or has found that it cannot."""
+
+        def is_settled() -> bool:
+            return self._stream is not broken or self._failure is not None
+
+        with self._changed:
+            if not self._changed.wait_for(is_settled, timeout=self._patience_s):
+                raise nobody_answered(self._target, self._patience_s)
+            if self._failure is not None:
+                raise self._failure
+
+    def _keep(self) -> None:
+        """The keeper's life: replace every stream that ends."""
+        while (ended := self._ended.get()) is not None:
+            ended.close()
+            try:
+                fresh = self._replacement(ended.failure())
+            except (ServiceError, PoolLost, grpc.RpcError) as failure:
+                self._give_up(failure)
+                return
+            if fresh is None:
+                return
+            self._take_over(fresh)
+            logger.warning("found kvquarry at %s again", self._target)
+
+    def _replacement(self, error: grpc.RpcError) -> BatchStream | None:
+        """A new stream, however long that takes; None when there is no need of one any more."""
+        if self._is_closed.is_set():
+            return None
+        if not may_be_retried(error):
+            raise typed_error(error) or error
+        logger.warning("lost kvquarry at %s (%s); connecting again", self._target, error.code())
+        report = WaitReport(self._target, longest_pause_s=_LONGEST_PAUSE_S)
+        while not self._is_closed.is_set():
+            try:
+                return self._dial()
+            except grpc.RpcError as again:
+                if not may_be_retried(again):
+                    raise self._refusal(again) from None
+            except ValueError:
+                # So says a channel that was closed meanwhile.
+                if not self._is_closed.is_set():
+                    raise
+            report.say_if_due()
+            self._is_closed.wait(RETRY_S)
+        return None
+
+    def _dial(self) -> BatchStream:
+        """Connect once."""
+        stream = self._new_stream()
+        try:
+            stream.start()
+        except grpc.RpcError:
+            stream.close()
+            raise
+        return stream
+
+    def _take_over(self, fresh: BatchStream) -> None:
+        """Go on with a new stream, from the first batch whose result is missing."""
+        with self._changed:
+            for batch in self._unread:
+                fresh.send(batch)
+            self._stream = fresh
+            self._changed.notify_all()
+        if self._is_closed.is_set():
+            fresh.close()
+        fresh.when_ended(lambda: self._ended.put(fresh))
+
+    def _give_up(self, failure: Exception) -> None:
+        if not self._is_closed.is_set():
+            logger.error("%s", failure)
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def _refusal(self, error: grpc.RpcError) -> Exception:
+        """Why a service that is there again does not take this engine back."""
+        refusal = typed_error(error)
+        if refusal is None or refusal.reason != "UNKNOWN_POOL":
+            return refusal or error
+        lost = PoolLost(
+            f"kvquarry at {self._target} no longer knows this engine's pool: the service was "
+            "restarted, or was out of reach for longer than its lease; restart the engine"
+        )
+        lost.__cause__ = refusal
+        return lost
