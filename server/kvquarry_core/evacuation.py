@@ -5,7 +5,9 @@ blocks) for its used blocks and for what ``c`` itself is asked for. Blocks that 
 this step stay where they are: whoever got them has written their ids down.
 """
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.ids import BlockId, ClassId, SlabId
@@ -13,6 +15,29 @@ from kvquarry_core.lease import Lease
 from kvquarry_core.relocation import Candidate, Move, Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuation:
+    """Slabs to clear, and what fits then.
+
+    Attributes:
+        slabs: Which.
+        demand: Blocks, by class.
+    """
+
+    slabs: Sequence[Candidate] = ()
+    demand: Sequence[int] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.slabs)
+
+    def makes_fit(self, demand: Sequence[int]) -> bool:
+        """Whether it makes room for a demand, too."""
+        return bool(self.slabs) and all(map(operator.le, demand, self.demand))
+
+
+NO_EVACUATION = Evacuation()
 
 #: Where blocks of each class went.
 _Targets = Sequence[Mapping[BlockId, BlockId]]
@@ -38,10 +63,8 @@ class Evacuator:
         """Whatever was handed out before may move from now on."""
         self._pinned.clear()
 
-    def slabs_for(
-        self, demand: Sequence[int], touched: Sequence[set[BlockId]]
-    ) -> Sequence[Candidate]:
-        """The slabs to clear so that a demand fits; empty where that cannot be.
+    def plan(self, demand: Sequence[int], touched: Sequence[set[BlockId]]) -> Evacuation:
+        """The slabs to clear so that a demand fits; none where that cannot be.
 
         Args:
             demand: Blocks wanted, by class.
@@ -50,7 +73,7 @@ class Evacuator:
         room = self._store.room(touched)
         num_lacking = -room.num_spare_slabs(demand)
         if num_lacking <= 0 or self._policy is None:
-            return ()
+            return NO_EVACUATION
         staying = {SlabId(0)} | self._pinned
         for index, blocks in enumerate(touched):
             staying.update(self._store.slabs.slab_of(ClassId(index), block) for block in blocks)
@@ -60,22 +83,20 @@ class Evacuator:
             for candidate in self._candidates(ClassId(index), room, demand, staying)
         ]
         chosen = self._policy.choose(candidates, num_lacking)
-        return chosen if len(chosen) >= num_lacking else ()
+        return Evacuation(chosen, demand) if len(chosen) >= num_lacking else NO_EVACUATION
 
-    def clear(
-        self, chosen: Sequence[Candidate], records: Iterable[RequestRecord]
-    ) -> tuple[Move, ...]:
+    def clear(self, evacuation: Evacuation, records: Iterable[RequestRecord]) -> tuple[Move, ...]:
         """Move what is used in these slabs elsewhere; they are unassigned afterwards.
 
         Args:
-            chosen: Slabs that :meth:`slabs_for` found.
-            records: Whoever may hold their blocks.
+            evacuation: What :meth:`plan` found.
+            records: Whoever may hold the blocks.
         """
-        if not chosen:
+        if not evacuation:
             return ()
-        leaving = {one.slab for one in chosen}
+        leaving = {one.slab for one in evacuation.slabs}
         targets: list[dict[BlockId, BlockId]] = [{} for _ in self._plan.classes]
-        for one in chosen:
+        for one in evacuation.slabs:
             targets[one.owner] |= self._clear(one, leaving)
         for record in records:
             for columns in (record.held, record.granted):

@@ -24,7 +24,7 @@ from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.demand import Demand
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.evacuation import Evacuator
+from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
 from kvquarry_core.eviction import Eviction, Lru
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
@@ -47,7 +47,7 @@ from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
-from kvquarry_core.relocation import Candidate, Relocation
+from kvquarry_core.relocation import Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
 
@@ -305,9 +305,9 @@ class Pool:
         demand = self._sizing.by_class(num_blocks)
         if self.store.fits(demand, self._nothing_touched):
             return self._grant(record, num_blocks)
-        evacuated = self._evacuator.slabs_for(demand, self._nothing_touched)
-        if evacuated:
-            moves = self._evacuator.clear(evacuated, self.requests.values())
+        evacuation = self._evacuator.plan(demand, self._nothing_touched)
+        if evacuation:
+            moves = self._evacuator.clear(evacuation, self.requests.values())
             return replace(self._grant(record, num_blocks), moves=moves)
         self.totals.refusals += 1
         if self.plan.could_hold(self._sizing.by_class(total)):
@@ -325,29 +325,29 @@ class Pool:
                 return self._sizing.never(self._sizing.whole_sequence(request, 0), hit)
             rest = self._sizing.whole_sequence(request, hit.num_tokens)
             demand = self._sizing.with_kept_free(rest, request)
-            evacuated: Sequence[Candidate] = ()
+            evacuation = NO_EVACUATION
             if not self.store.fits(demand, touched):
-                evacuated = self._evacuator.slabs_for(demand, touched)
-                if not evacuated:
+                evacuation = self._evacuator.plan(demand, touched)
+                if not evacuation:
                     return self._sizing.shortage(demand, hit)
-            return self._grant_first_chunk(hit, request, rest, evacuated)
-        return self._grant_first_chunk(hit, request, self._sizing.nothing, ())
+            return self._grant_first_chunk(hit, request, rest, evacuation)
+        return self._grant_first_chunk(hit, request, self._sizing.nothing, NO_EVACUATION)
 
     def _grant_first_chunk(
         self,
         hit: Hit,
         request: AdmitRequest,
         promised: Sequence[int],
-        evacuated: Sequence[Candidate],
+        evacuation: Evacuation,
     ) -> Admission | Refusal:
         """As much of the first chunk as there are blocks for; the rest of a promise is owed."""
         touched = self._sizing.touched(hit)
         demand: list[int] = []
         for wanted in self._sizing.first_chunks(request, hit):
             demand = self._sizing.by_class(wanted)
-            if evacuated or self.store.fits(demand, touched):
+            if evacuation.makes_fit(demand) or self.store.fits(demand, touched):
                 record = self._touch(hit)
-                moves = self._evacuator.clear(evacuated, self.requests.values())
+                moves = self._evacuator.clear(evacuation, self.requests.values())
                 for size_class, blocks in enumerate(promised):
                     self._owe(record, ClassId(size_class), blocks)
                 record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens

@@ -58,7 +58,7 @@ class Relocation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Evacuation:
+class EvacuateCheapest:
     """The slabs that take the fewest bytes to clear.
 
     Attributes:
@@ -77,5 +77,5 @@ class Evacuation:
 #: The relocations on offer by name; None for moving nothing.
 RELOCATIONS: dict[str, Callable[[], Relocation | None]] = {
     "off": lambda: None,
-    "evacuate": lambda: Evacuation(most_bytes=64 << 20),
+    "evacuate": lambda: EvacuateCheapest(most_bytes=64 << 20),
 }

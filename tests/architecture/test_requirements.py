@@ -12,7 +12,14 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from tests.architecture.repository import ROOT, imported_names, written_modules
 
-OURS = {"kvquarry", "kvquarry_core", "kvquarry_server", "kvquarry_client", "kvquarry_vllm"}
+OURS = {
+    "kvquarry",
+    "kvquarry_core",
+    "kvquarry_server",
+    "kvquarry_client",
+    "kvquarry_tools",
+    "kvquarry_vllm",
+}
 
 # Which distribution an import comes from; the longest match counts.
 DISTRIBUTION_OF = {

@@ -25,15 +25,19 @@ class LeasingEngine(FakeEngine):
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused lease evicted something"
             return answer
-        for group, blocks in enumerate(answer.blocks):
+        self.note_lease(answer)
+        self.check_evictions(answer, cached, used)
+        return answer
+
+    def note_lease(self, grant: Grant) -> None:
+        """Blocks were leased, and something is written in each at once."""
+        for group, blocks in enumerate(grant.blocks):
             self.books.leased[group] += blocks
         self.check_owners()
-        self.check_evictions(answer, cached, used)
-        for group, (blocks, dirty) in enumerate(zip(answer.blocks, answer.dirty, strict=True)):
+        for group, (blocks, dirty) in enumerate(zip(grant.blocks, grant.dirty, strict=True)):
             keys = {self.books.key(GroupId(group), block) for block in dirty}
             for block in blocks:
                 self.write_draft(self.books.key(GroupId(group), block), keys)
-        return answer
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Return some of the stock."""

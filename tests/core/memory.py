@@ -12,7 +12,7 @@ through the other.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kvquarry_core.ids import BlockId, ClassId
 from kvquarry_core.plan import Plan
@@ -50,6 +50,16 @@ class Memory:
     def read(self, key: Key) -> set[Tag]:
         """All that is found in a block: one tag, unless somebody else wrote into it."""
         return {self._tags[cell] for cell in self.cells(key)}
+
+    def copy(self, targets: Mapping[Key, Key]) -> None:
+        """Copy all of these blocks' bytes at once."""
+        before = {
+            source: [(self._tags[cell], self._writers[cell]) for cell in self.cells(source)]
+            for source in targets
+        }
+        for source, target in targets.items():
+            for cell, (tag, writer) in zip(self.cells(target), before[source], strict=True):
+                self._tags[cell], self._writers[cell] = tag, writer
 
     def writers(self, key: Key) -> set[ClassId | None]:
         """The classes whose blocks the bytes were written through last."""

@@ -1,0 +1,124 @@
+"""An engine whose pool may move blocks, and that moves what it knows about them."""
+
+from collections.abc import Sequence
+
+from kvquarry_core.ids import GroupId, Handle
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.plan import Plan
+from kvquarry_core.pool import Pool
+from kvquarry_core.relocation import EvacuateCheapest, Move
+from tests.core import expectations
+from tests.core.books import Place
+from tests.core.fake_engine import FakeRequest
+from tests.core.leasing_engine import LeasingEngine
+from tests.core.memory import Key
+
+
+class RelocatingEngine(LeasingEngine):
+    """What does not fit is tried even so: either nothing happens, or blocks move and it fits."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.pool = Pool(plan, relocation=EvacuateCheapest(most_bytes=1 << 40), observer=self)
+        self.num_moves = 0
+        self._handed_out: set[Key] = set()
+
+    def admit(self, request: AdmitRequest, text: str) -> Admission | Refusal:
+        """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
+        expected = expectations.of_admission(self.books, request)
+        if expected.causes != expectations.SHORT:
+            return super().admit(request, text)
+        self.lost.clear()
+        answer = self.pool.admit(request)
+        if isinstance(answer, Refusal):
+            assert not self.lost, "a refused request evicted something"
+            return answer
+        self._apply(answer.grant.moves)
+        self._note_admission(request, text, answer)
+        return answer
+
+    def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
+        """See :meth:`FakeEngine.grow`."""
+        if expectations.fits(self.books, wanted):
+            return super().grow(handle, wanted)
+        self.lost.clear()
+        answer = self.pool.grow(handle, wanted)
+        if isinstance(answer, Refusal):
+            assert not self.lost, "a refused request evicted something"
+            return answer
+        self._apply(answer.moves)
+        self.note_grant(self.books.requests[handle], answer)
+        return answer
+
+    def lease(self, num_blocks: Sequence[int]) -> Grant | Refusal:
+        """See :meth:`LeasingEngine.lease`."""
+        if expectations.fits(self.books, num_blocks):
+            return super().lease(num_blocks)
+        self.lost.clear()
+        answer = self.pool.lease_blocks(num_blocks)
+        if isinstance(answer, Refusal):
+            assert not self.lost, "a refused lease evicted something"
+            return answer
+        self._apply(answer.moves)
+        self.note_lease(answer)
+        return answer
+
+    def note_lease(self, grant: Grant) -> None:
+        """Leased blocks stay where they are until the next step."""
+        super().note_lease(grant)
+        self._hand_out(grant)
+
+    def note_grant(self, request: FakeRequest, grant: Grant) -> None:
+        """And so do granted ones."""
+        super().note_grant(request, grant)
+        self._hand_out(grant)
+
+    def _note_admission(self, request: AdmitRequest, text: str, answer: Admission) -> None:
+        super()._note_admission(request, text, answer)
+        for group, blocks in enumerate(answer.hit_blocks):
+            self._handed_out |= {self.books.key(GroupId(group), block) for block in blocks}
+
+    def begin_step(self) -> None:
+        """What was handed out may move from now on."""
+        super().begin_step()
+        self._handed_out.clear()
+
+    def _hand_out(self, grant: Grant) -> None:
+        for group, blocks in enumerate(grant.blocks):
+            self._handed_out |= {self.books.key(GroupId(group), block) for block in blocks}
+
+    def _apply(self, moves: Sequence[Move]) -> None:
+        """Copy the bytes, and rename the blocks wherever they are known."""
+        assert moves, "granted what does not fit"
+        names = {(m.size_class, m.source): (m.size_class, m.target) for m in moves}
+        assert not self._handed_out & set(names), "a block moved that was handed out in this step"
+        assert not set(names) & set(names.values()), "a block is both source and target"
+        assert len(set(names.values())) == len(names), "two blocks went to one place"
+        live = {*self.books.references(), *self.books.granted()}
+        assert set(names) <= live, "a block moved that nobody uses"
+        assert not live & set(names.values()), "a block went where another one is"
+        self.memory.copy(names)
+        self.num_moves += len(names)
+        for source, target in names.items():
+            if source in self.written:
+                self.written[target] = self.written.pop(source)
+        for request in self.books.requests.values():
+            self._rename(request, names)
+        for group, stock in enumerate(self.books.leased):
+            stock[:] = [names.get(self.books.key(GroupId(group), b), (0, b))[1] for b in stock]
+        for (kind, _), rows in self.books.findable.items():
+            for entry in rows:
+                entry.keys = tuple(names.get(key, key) for key in entry.keys)
+                entry.row = tuple(block for _, block in entry.keys)
+                assert self.books.keys_of_row(kind, entry.row) == entry.keys
+
+    def _rename(self, request: FakeRequest, names: dict[Key, Key]) -> None:
+        request.dirty = {names.get(key, key) for key in request.dirty}
+        for group in map(GroupId, range(len(self.plan.groups))):
+            request.granted[group] = [
+                names.get(self.books.key(group, b), (0, b))[1] for b in request.granted[group]
+            ]
+            request.held[group] = [
+                Place(names.get(self.books.key(group, p.block), (0, p.block))[1], p.position)
+                for p in request.held[group]
+            ]
