@@ -12,7 +12,7 @@ from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
 from kvquarry_client.worth import worth_keeping
 from kvquarry_core.ids import BlockId, Handle, KindId
 from kvquarry_core.messages import Admission, Grant
-from kvquarry_core.plan import Plan
+from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Retention
 
@@ -239,7 +239,8 @@ class ShadowRequest:
         table.num_settled = end
         self._quiet = None
         positions = worth_keeping(spec, range(first, end), retention, boundaries)
-        if not isinstance(positions, range):
+        if spec.kind is not GroupKind.FULL_ATTENTION:
+            # A window narrower than the alignment gives rows up before they could be hit.
             positions = [position for position in positions if table.row(position) is not None]
         if positions:
             self._cached_tokens[kind] = (positions[-1] + 1) * spec.block_tokens

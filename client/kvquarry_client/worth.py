@@ -1,12 +1,13 @@
 """Which of a request's full blocks deserve a hash: those that a later request would read.
 
 A pool's :class:`~kvquarry_core.retention.Retention` says at which lengths later requests are
-expected to resume. Full attention reads everything then, a state one row, a window what it reaches.
+expected to resume. Full attention reads everything then, a state one row, a sliding window what it
+reaches. Local chunks are kept whole, as in vLLM.
 """
 
 from collections.abc import Iterable, Sequence
 
-from kvquarry_core.group_rules import Window, window_of
+from kvquarry_core.group_rules import SlidingWindow
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.retention import Retention
 
@@ -22,10 +23,9 @@ def worth_keeping(
         retention: Where later requests may resume.
         boundaries: Proven places, see :meth:`Retention.keeps`.
     """
-    window = window_of(spec)
-    if window is not None:
-        return _within_reach(window, positions, retention, boundaries)
-    if spec.kind is GroupKind.FULL_ATTENTION:
+    if spec.kind is GroupKind.SLIDING_WINDOW:
+        return _within_reach(SlidingWindow(spec), positions, retention, boundaries)
+    if spec.kind is not GroupKind.RECURRENT_STATE:
         return positions
     return [
         position
@@ -35,7 +35,7 @@ def worth_keeping(
 
 
 def _within_reach(
-    window: Window, positions: range, retention: Retention, boundaries: Iterable[int]
+    window: SlidingWindow, positions: range, retention: Retention, boundaries: Iterable[int]
 ) -> list[int]:
     """Positions that are read at one of the lengths kept; some of these are still to come.
 

@@ -7,7 +7,7 @@ from typing import Any
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
 
 from kvquarry_core.ids import GroupId
-from kvquarry_core.plan import GroupKind, Plan, make_plan
+from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.worker_layout import Arrangement
 from kvquarry_vllm import capacity
 from kvquarry_vllm.geometry import arrangement_of, cache_tensors
@@ -28,6 +28,7 @@ class MixedKVCacheConfig(KVCacheConfig):
         reserve_full_sequence: Admit a request only when all of it fits.
         max_num_batched_tokens: Tokens of one step.
         num_lookahead_tokens: Attention slots beyond them, for draft tokens.
+        max_in_flight_tokens: Tokens of all steps that overlap.
         ahead_tokens: Blocks are asked for so many tokens before they are needed.
         watermark: Share of the blocks that stay free when a request is admitted.
         target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
@@ -42,6 +43,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     reserve_full_sequence: bool = field(kw_only=True)
     max_num_batched_tokens: int = field(kw_only=True)
     num_lookahead_tokens: int = field(kw_only=True)
+    max_in_flight_tokens: int = field(kw_only=True)
     watermark: float = field(kw_only=True)
     ahead_tokens: int = field(default=0, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
@@ -111,10 +113,10 @@ def mixed_config(
         reserve_full_sequence=scheduler.scheduler_reserve_full_isl,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
         num_lookahead_tokens=vllm_config.num_lookahead_tokens,
+        max_in_flight_tokens=vllm_config.max_in_flight_tokens,
         watermark=scheduler.watermark,
     )
 
 
 def _num_attention_blocks(plan: Plan) -> int:
-    kinds = [group.kind for group in plan.groups]
-    return plan.classes[plan.class_of_group[kinds.index(GroupKind.FULL_ATTENTION)]].num_blocks
+    return plan.classes[plan.class_of_group[capacity.counted_group(plan.groups)]].num_blocks

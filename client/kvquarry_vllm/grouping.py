@@ -7,7 +7,16 @@ the step before it, which would blow attention blocks up until their page is as 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheGroupSpec, KVCacheSpec, MambaSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    CircularBufferSpec,
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    MambaSpec,
+    SlidingWindowSpec,
+)
 
 from kvquarry_core.plan import GroupKind, GroupSpec
 
@@ -17,6 +26,14 @@ Grouping = Callable[[Specs], list[KVCacheGroupSpec]]
 _ATTENTION_ALIGNMENT_BYTES = 16
 #: Kernels are compiled for strides of whole multiples of this many elements, as stock's are.
 _STATE_ALIGNMENT_ELEMENTS = 16
+
+_KINDS: dict[type[KVCacheSpec], GroupKind] = {
+    FullAttentionSpec: GroupKind.FULL_ATTENTION,
+    SlidingWindowSpec: GroupKind.SLIDING_WINDOW,
+    ChunkedLocalAttentionSpec: GroupKind.CHUNKED_LOCAL,
+    CrossAttentionSpec: GroupKind.CROSS_ATTENTION,
+    CircularBufferSpec: GroupKind.SCRATCH,
+}
 
 
 def mixed_groups(
@@ -58,11 +75,25 @@ def _group_spec(group: KVCacheGroupSpec) -> GroupSpec:
             num_speculative_blocks=spec.num_speculative_blocks,
             alignment_bytes=_STATE_ALIGNMENT_ELEMENTS * max(d.itemsize for d in spec.dtypes),
         )
-    assert isinstance(spec, FullAttentionSpec), f"{type(spec).__name__} is out of scope"
     return GroupSpec(
-        kind=GroupKind.FULL_ATTENTION,
+        kind=_kind_of(spec),
         block_tokens=spec.block_size,
         page_bytes=spec.page_size_bytes,
         num_layers=len(group.layer_names),
         alignment_bytes=_ATTENTION_ALIGNMENT_BYTES,
+        window_tokens=_window_tokens(spec),
     )
+
+
+def _kind_of(spec: KVCacheSpec) -> GroupKind:
+    """Subclasses keep their parent's rules here: which of them are in scope is another question."""
+    for parent, kind in _KINDS.items():
+        if isinstance(spec, parent):
+            return kind
+    raise AssertionError(f"{type(spec).__name__} is out of scope")
+
+
+def _window_tokens(spec: KVCacheSpec) -> int:
+    if isinstance(spec, SlidingWindowSpec):
+        return spec.sliding_window
+    return spec.attention_chunk_size if isinstance(spec, ChunkedLocalAttentionSpec) else 0

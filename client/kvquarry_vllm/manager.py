@@ -17,6 +17,7 @@ from vllm.v1.request import Request, RequestStatus
 from kvquarry_client.engine import ledger_of
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.group_rules import rule_for
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.retention import Retention
@@ -46,6 +47,7 @@ def make_kv_cache_manager(
         keep_free_blocks=_keep_free(kv_cache_config, watermark),
         retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
         ahead_tokens=kv_cache_config.ahead_tokens,
+        in_flight_tokens=kv_cache_config.max_in_flight_tokens,
     )
     shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(
@@ -81,6 +83,9 @@ class QuarryKVCacheManager:
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.empty_kv_cache_blocks = BlockIds([[] for _ in range(self.num_kv_cache_groups)])
         self.shadow = shadow
+        self._has_encoder = any(
+            group.kind is GroupKind.CROSS_ATTENTION for group in shadow.plan.groups
+        )
         self.coordinator = _Constants(kv_cache_config)
         self.block_pool = _DetachedPool(shadow)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
@@ -282,7 +287,15 @@ class QuarryKVCacheManager:
     def _waiting(self, request: Request) -> Waiting:
         enabled = self.prefix_cache_lookup_enabled(request)
         hashes: Sequence[BlockHash] = request.block_hashes if enabled else ()
-        return Waiting(request.request_id, hashes, min(request.num_tokens, self.max_model_len))
+        num_tokens = min(request.num_tokens, self.max_model_len)
+        return Waiting(request.request_id, hashes, num_tokens, self._encoder_tokens(request))
+
+    def _encoder_tokens(self, request: Request) -> int:
+        """As the scheduler counts them when it schedules all of a request's encoder inputs."""
+        if not self._has_encoder:
+            return 0
+        inputs = range(len(request.mm_features))
+        return sum(request.get_num_encoder_embeds(index) for index in inputs)
 
     def _note_evictions(self) -> None:
         evictions = self.shadow.ledger.take_evictions()
@@ -295,7 +308,7 @@ def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[i
     plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
     keep_free = [0] * len(plan.classes)
     for spec, size_class in zip(plan.groups, plan.class_of_group, strict=True):
-        if spec.kind is GroupKind.FULL_ATTENTION:
+        if rule_for(spec).grows:
             keep_free[size_class] = num_blocks
     return tuple(keep_free) if num_blocks else ()
 

@@ -25,7 +25,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
     """
     config = configs[0]
     assert all(other.plan == config.plan for other in configs), "workers got different plans"
-    _check_capacity(config, vllm_config.model_config.max_model_len)
+    _check_capacity(config, capacity.largest_request(vllm_config))
     engine = settings.engine_of(vllm_config.parallel_config)
     opened = open_pool(
         settings.target.text,
@@ -46,14 +46,14 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
     _say_what_is_open(config)
 
 
-def _check_capacity(config: MixedKVCacheConfig, max_model_len: int) -> None:
-    if capacity.fits_one_request(config.plan, max_model_len):
+def _check_capacity(config: MixedKVCacheConfig, largest: capacity.RequestSize) -> None:
+    if capacity.fits_one_request(config.plan, largest):
         return
-    needed_bytes = capacity.memory_for_request(config.plan.groups, max_model_len)
+    needed_bytes = capacity.memory_for_request(config.plan.groups, largest)
     raise PoolTooSmall(
         f"{config.memory_bytes} bytes of KV cache do not hold one request of max_model_len "
-        f"{max_model_len}, which needs about {needed_bytes} bytes. Lower --max-model-len, or give "
-        "the cache more memory (--gpu-memory-utilization, --kv-cache-memory-bytes, "
+        f"{largest.num_tokens}, which needs about {needed_bytes} bytes. Lower --max-model-len, or "
+        "give the cache more memory (--gpu-memory-utilization, --kv-cache-memory-bytes, "
         "VLLM_CPU_KVCACHE_SPACE)."
     )
 

@@ -13,7 +13,7 @@ from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.retention import Retention
 from tests.client.pools import ATTENTION, BLOCK, STATE, Engine, engine, prompt
 from tests.core import reference
-from tests.strategies import WINDOWED, examples
+from tests.strategies import examples
 
 WINDOW = GroupSpec(GroupKind.SLIDING_WINDOW, BLOCK, 64, 1, window_tokens=2 * BLOCK)
 CHUNKED = GroupSpec(GroupKind.CHUNKED_LOCAL, BLOCK, 64, 1, window_tokens=2 * BLOCK)
@@ -126,7 +126,6 @@ def test_blocks_granted_ahead_are_those_that_grow() -> None:
 
 @examples(300)
 @given(
-    kind=st.sampled_from(WINDOWED),
     window_tokens=st.integers(1, 40),
     interval=st.sampled_from([None, 0, 8, 12, 24]),
     is_draft=st.booleans(),
@@ -134,7 +133,6 @@ def test_blocks_granted_ahead_are_those_that_grow() -> None:
     cuts=st.lists(st.integers(0, 30), max_size=3),
 )
 def test_exactly_what_a_kept_length_reads_is_worth_a_hash(
-    kind: GroupKind,
     window_tokens: int,
     interval: int | None,
     is_draft: bool,  # noqa: FBT001
@@ -142,6 +140,7 @@ def test_exactly_what_a_kept_length_reads_is_worth_a_hash(
     cuts: list[int],
 ) -> None:
     """Wherever the chunks end at which the question is asked."""
+    kind = GroupKind.SLIDING_WINDOW
     spec = GroupSpec(kind, 4, 64, 1, window_tokens=window_tokens, is_draft=is_draft)
     retention = Retention(8, interval)
     expected = set()

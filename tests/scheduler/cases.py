@@ -21,6 +21,13 @@ ATTENTION = Geometry()
 MIXED = Geometry(state_bytes=2752, num_state_groups=3)
 #: States exactly as large as attention blocks: two kinds of content, one size.
 EVEN = Geometry(state_bytes=1024, num_state_groups=3)
+#: Full attention beside a sliding window that begins within a block, and beside local chunks.
+SLIDING = Geometry(sliding_tokens=70)
+CHUNKED = Geometry(chunk_tokens=64)
+#: Everything at once.
+WINDOWS_AND_STATES = Geometry(
+    sliding_tokens=70, chunk_tokens=64, state_bytes=2752, num_state_groups=2
+)
 
 PLAIN = SchedulerSettings()
 DRAFTING = SchedulerSettings(drafts=DraftScript(NUM_DRAFTS, acceptance_percent=60))

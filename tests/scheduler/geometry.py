@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
     KVCacheSpec,
     KVCacheTensor,
     MambaSpec,
+    SlidingWindowSpec,
 )
 
 NUM_LAYERS_PER_GROUP = 2
@@ -27,6 +30,8 @@ class Geometry:
         slot_bytes: Bytes of one token's KV in one layer; a multiple of 8.
         state_bytes: Bytes of one state in one layer; a multiple of 4.
         num_state_groups: Groups of recurrent states beside the attention group.
+        sliding_tokens: Tokens of a sliding window, for one more group of attention; 0 for none.
+        chunk_tokens: Tokens of a local chunk, for one more group of attention; 0 for none.
         num_drafts: Draft tokens per step, for which states are held.
         retention_interval: See vLLM's ``prefix_cache_retention_interval``.
     """
@@ -35,6 +40,8 @@ class Geometry:
     slot_bytes: int = 64
     state_bytes: int = 0
     num_state_groups: int = 0
+    sliding_tokens: int = 0
+    chunk_tokens: int = 0
     num_drafts: int = 0
     retention_interval: int | None = 0
 
@@ -44,23 +51,31 @@ class Geometry:
         return self.block_tokens * self.slot_bytes
 
     def groups(self, state_page_bytes: int | None) -> list[KVCacheGroupSpec]:
-        """States first, as vLLM orders a hybrid's groups."""
+        """States first, as vLLM orders a hybrid's groups; full attention last."""
         specs: list[KVCacheSpec] = [
             self._state_spec(state_page_bytes) for _ in range(self.num_state_groups)
         ]
-        specs.append(self._attention_spec())
+        if self.sliding_tokens:
+            specs.append(SlidingWindowSpec(**self._attention, sliding_window=self.sliding_tokens))
+        if self.chunk_tokens:
+            specs.append(
+                ChunkedLocalAttentionSpec(**self._attention, attention_chunk_size=self.chunk_tokens)
+            )
+        specs.append(FullAttentionSpec(**self._attention))
         return [
             KVCacheGroupSpec([f"{index}.{n}" for n in range(NUM_LAYERS_PER_GROUP)], spec)
             for index, spec in enumerate(specs)
         ]
 
-    def _attention_spec(self) -> FullAttentionSpec:
-        return FullAttentionSpec(
-            block_size=self.block_tokens,
-            num_kv_heads=1,
-            head_size=self.slot_bytes // 2 // _VALUE_BYTES,
-            dtype=torch.float32,
-        )
+    @property
+    def _attention(self) -> dict[str, Any]:
+        """What all kinds of attention have in common."""
+        return {
+            "block_size": self.block_tokens,
+            "num_kv_heads": 1,
+            "head_size": self.slot_bytes // 2 // _VALUE_BYTES,
+            "dtype": torch.float32,
+        }
 
     def _state_spec(self, page_bytes: int | None) -> MambaSpec:
         return MambaSpec(

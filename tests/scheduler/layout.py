@@ -17,6 +17,7 @@ from vllm.v1.kv_cache_interface import (
     KVCacheGroupSpec,
     KVCacheTensor,
     MambaSpec,
+    SlidingWindowSpec,
 )
 
 from kvquarry_vllm.config import MixedKVCacheConfig
@@ -41,11 +42,21 @@ class GroupLayout:
     num_speculative_blocks: int
     holds_states: bool
     size_class: int
+    sliding_tokens: int = 0
+    chunk_tokens: int = 0
 
     @property
     def cells_per_token(self) -> int:
         """Cells of one token's slot, for attention."""
         return self.size // self.block_tokens
+
+    def first_read(self, position: int) -> int:
+        """The first of the positions that the token at ``position`` attends to."""
+        if self.sliding_tokens:
+            return max(0, position - self.sliding_tokens + 1)
+        if self.chunk_tokens:
+            return position - position % self.chunk_tokens
+        return 0
 
     def start(self, block: int) -> int:
         """The first cell of a block."""
@@ -124,6 +135,8 @@ class _Place:
             num_speculative_blocks=getattr(spec, "num_speculative_blocks", 0),
             holds_states=isinstance(spec, MambaSpec),
             size_class=_size_class(config, index),
+            sliding_tokens=spec.sliding_window if isinstance(spec, SlidingWindowSpec) else 0,
+            chunk_tokens=getattr(spec, "attention_chunk_size", None) or 0,
         )
 
 

@@ -52,17 +52,23 @@ class PoolMemory:
         self._cells[cells] = _slot_contents(group, fingerprints)
 
     def check_slots(
-        self, group: GroupLayout, table: np.ndarray, fingerprints: np.ndarray, reader: str
+        self,
+        group: GroupLayout,
+        table: np.ndarray,
+        first: int,
+        fingerprints: np.ndarray,
+        reader: str,
     ) -> None:
-        """The first ``len(fingerprints)`` slots hold exactly these prefixes' KV."""
-        cells = self._slot_cells(group, table, 0, len(fingerprints))
+        """The slots from position ``first`` on hold exactly these prefixes' KV."""
+        cells = self._slot_cells(group, table, first, first + len(fingerprints))
         wrong = (self._cells[cells] != _slot_contents(group, fingerprints)).any(axis=1)
         if wrong.any():
-            position = int(wrong.argmax())
+            index = int(wrong.argmax())
+            position = first + index
             block = int(table[position // group.block_tokens])
             raise Violation(
                 f"{reader} reads in group {group.index} at position {position}, block {block}: "
-                f"{self._describe(cells[position, 0])} instead of its own KV"
+                f"{self._describe(cells[index, 0])} instead of its own KV"
             )
 
     def check_tail(self, group: GroupLayout, block: int, num_tokens: int, reader: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kvquarry_vllm.capacity import memory_for_request
+from kvquarry_vllm.capacity import RequestSize, memory_for_request
 from kvquarry_vllm.grouping import group_specs
 from tests.scheduler.cases import ATTENTION, EVEN, LOOPS, MIXED, PLAIN
 from tests.scheduler.geometry import Geometry
@@ -29,7 +29,8 @@ OUTPUT = 10
 
 def scene_of(geometry: Geometry, folder: Path, loop: Loop = STEPPED) -> Scene:
     """A pool that start-up finds just large enough for one request of the longest length."""
-    memory_bytes = memory_for_request(group_specs(geometry.groups(None)), LONGEST + OUTPUT)
+    size = RequestSize(LONGEST + OUTPUT, in_flight_tokens=LONGEST + OUTPUT)
+    memory_bytes = memory_for_request(group_specs(geometry.groups(None)), size)
     return Scene(Simulation(QuarryPools(geometry, memory_bytes), loop, PLAIN, folder))
 
 

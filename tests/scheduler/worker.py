@@ -216,13 +216,14 @@ class ScriptedWorker:
         return span
 
     def _read_slots(self, group: GroupLayout, chunk: Chunk) -> Span:
-        """The newest token sees everything before it and the block around it."""
+        """The oldest token sees as far back as any, the newest the block around it."""
         resident = chunk.resident
+        first = group.first_read(chunk.start)
         num_columns = -(-chunk.stop // group.block_tokens)
-        span = resident.span(group, 0, num_columns)
+        span = resident.span(group, first // group.block_tokens, num_columns)
         table = resident.tables[group.index].array
-        known = resident.text.fingerprints(0, chunk.base)
-        self.memory.check_slots(group, table, known, resident.request_id)
+        known = resident.text.fingerprints(first, chunk.base)
+        self.memory.check_slots(group, table, first, known, resident.request_id)
         used = chunk.stop - (num_columns - 1) * group.block_tokens
         self.memory.check_tail(group, span.blocks[-1], used, resident.request_id)
         return span

@@ -29,7 +29,9 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
     config = SimpleNamespace(
         cache_config=_cache_config(),
         parallel_config=_parallel_config(),
-        model_config=SimpleNamespace(is_hybrid=True, max_model_len=1024, model="tiny"),
+        model_config=SimpleNamespace(
+            is_hybrid=True, is_encoder_decoder=False, max_model_len=1024, model="tiny"
+        ),
         scheduler_config=SimpleNamespace(
             disable_hybrid_kv_cache_manager=False,
             scheduler_reserve_full_isl=True,
@@ -41,6 +43,7 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         speculative_config=None,
         kv_transfer_config=None,
         num_lookahead_tokens=0,
+        max_in_flight_tokens=2048,
     )
     for path, value in changes.items():
         *sections, name = path.split("__")

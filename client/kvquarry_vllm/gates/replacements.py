@@ -116,7 +116,8 @@ def request_memory_or_none(vllm_config: Any, groups: Sequence[KVCacheGroupSpec])
     in_scope = pool_groups_or_none(vllm_config, groups)
     if in_scope is None:
         return None
-    needed_bytes = capacity.memory_for_request(in_scope, vllm_config.model_config.max_model_len)
+    largest = capacity.largest_request(vllm_config)
+    needed_bytes = capacity.memory_for_request(in_scope, largest)
     return needed_bytes - capacity.bytes_per_attention_block(in_scope)
 
 
@@ -157,8 +158,8 @@ def counting_concurrency(original: Function) -> Function:
     def concurrency(vllm_config: Any, kv_cache_config: KVCacheConfig) -> float:
         if not isinstance(kv_cache_config, MixedKVCacheConfig):
             return float(original(vllm_config, kv_cache_config))
-        max_model_len = vllm_config.model_config.max_model_len
-        return capacity.max_concurrency(kv_cache_config.plan, max_model_len)
+        largest = capacity.largest_request(vllm_config)
+        return capacity.max_concurrency(kv_cache_config.plan, largest)
 
     return concurrency
 
