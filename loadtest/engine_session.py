@@ -83,7 +83,7 @@ class EngineSession:
             if running in self._running:
                 self._advance(running)
         self._admit()
-        self._shadow.ledger.flush()
+        self._shadow.end_step()
 
     def finish(self) -> None:
         """Free everything and forget all content.

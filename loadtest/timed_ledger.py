@@ -44,6 +44,7 @@ class TimedLedger:
         self.begin_step = ledger.begin_step
         self.forget = ledger.forget
         self.flush = ledger.flush
+        self.end_step = ledger.end_step
         self.free_memory = ledger.free_memory
         self.used_fraction = ledger.used_fraction
         self.close = ledger.close

@@ -95,6 +95,9 @@ class InprocLedger:
     def flush(self) -> None:
         """See :meth:`Ledger.flush`; nothing ever waits here."""
 
+    def end_step(self) -> None:
+        """See :meth:`Ledger.end_step`."""
+
     def free_memory(self) -> FreeMemory:
         """See :meth:`Ledger.free_memory`."""
         return self.pool.store.free_memory()

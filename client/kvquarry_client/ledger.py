@@ -21,8 +21,8 @@ class Ledger(Protocol):
     """An attachment's operations on its pool, in the order in which they are called.
 
     ``ask`` and ``reset_cache`` wait for the pool's answer; one call is one exchange. All others
-    return at once and reach the pool in order, at the latest with the next exchange or
-    :meth:`flush`. See :class:`kvquarry_core.pool.Pool` for what each does.
+    return at once and reach the pool in order, at the latest with the next exchange,
+    :meth:`flush`, or some steps later. See :class:`kvquarry_core.pool.Pool` for what each does.
     """
 
     #: Times the ledger waited for an answer.
@@ -70,6 +70,10 @@ class Ledger(Protocol):
 
     def flush(self) -> None:
         """Send what is waiting, without waiting for an answer."""
+        ...
+
+    def end_step(self) -> None:
+        """The same, unless it is so little that it may wait for that of the next steps."""
         ...
 
     def free_memory(self) -> FreeMemory:

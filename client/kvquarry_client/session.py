@@ -19,6 +19,10 @@ logger = logging.getLogger(__name__)
 #: Quiet batches that are kept to be sent again; then one is answered, and they are forgotten. The
 #: service keeps the answers of twice as many.
 _MOST_UNREAD = 64
+#: What a step did is sent with what the next ones do, for so many steps at most, unless it is
+#: much: then the service had better begin at once.
+_MOST_WAITS = 8
+_LEAST_WEIGHT = 32
 _CLOSE_TIMEOUT_S = 1.0
 
 
@@ -38,6 +42,7 @@ class Session:
         self._opened = opened
         self._batch = wire.BatchBuilder()
         self._last_number = 0
+        self._num_waits = 0
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
         self._free_memory = wire.no_memory_known(opened.plan)
@@ -67,6 +72,13 @@ class Session:
         """See :meth:`Ledger.reset_cache`."""
         self._batch.reset_cache()
         return self._exchange().answers[-1].reset_cache.done
+
+    def end_step(self) -> None:
+        """See :meth:`Ledger.end_step`: a message costs the service more than what is in it."""
+        if self._batch:
+            self._num_waits += 1
+            if self._num_waits >= _MOST_WAITS or self._batch.weight >= _LEAST_WEIGHT:
+                self.flush()
 
     def flush(self) -> None:
         """See :meth:`Ledger.flush`."""
@@ -118,6 +130,7 @@ class Session:
 
     def _send(self, *, quiet: bool) -> int:
         self._last_number += 1
+        self._num_waits = 0
         self._stream.send(self._batch.finish(self._last_number, quiet=quiet))
         return self._last_number
 

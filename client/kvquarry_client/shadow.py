@@ -260,6 +260,13 @@ class Shadow:
             self.ledger.begin_step()
             self._committed_states = False
 
+    def end_step(self) -> None:
+        """A step was planned, or processed: the pool hears of it, at once where nobody runs."""
+        if self._anybody():
+            self.ledger.end_step()
+        else:
+            self.ledger.flush()
+
     def take_blocks_to_zero(self) -> list[list[BlockId]]:
         """By size class, blocks spent since the last call whose bytes were last of another class.
 

@@ -41,12 +41,18 @@ _CAUSES = {
 }
 
 
+#: A request that is over gives up all of its blocks at once.
+_WEIGHT_OF_FREE = 32
+
+
 class BatchBuilder:
     """Gathers operations in order; neighbours of one sort share the columns of one message."""
 
     def __init__(self) -> None:
         self._operations: list[pool_pb2.Operation] = []
         self._last_sort = ""
+        #: How much work the batch is for the service: blocks, roughly.
+        self.weight = 0
 
     def __bool__(self) -> bool:
         return bool(self._operations)
@@ -54,7 +60,7 @@ class BatchBuilder:
     def finish(self, number: int, *, quiet: bool) -> pool_pb2.Batch:
         """The batch so far; the builder starts anew."""
         operations, self._operations = self._operations, []
-        self._last_sort = ""
+        self._last_sort, self.weight = "", 0
         return pool_pb2.Batch(number=number, operations=operations, quiet=quiet)
 
     def ask(self, ask: Ask) -> None:
@@ -83,6 +89,7 @@ class BatchBuilder:
         columns.handles.append(handle)
         columns.groups.append(group)
         columns.block_counts.append(num_blocks)
+        self.weight += 1
 
     def settle(self, handle: Handle) -> None:
         """Add a request to a Settle."""
@@ -101,6 +108,7 @@ class BatchBuilder:
         columns.kinds.extend([rows.kind] * num_rows)
         columns.hashes.extend(rows.hashes)
         columns.blocks.extend(rows.blocks)
+        self.weight += num_rows
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """Add a block to a Drop."""
@@ -112,6 +120,7 @@ class BatchBuilder:
     def free(self, handle: Handle) -> None:
         """Add a request to a Free."""
         self._last("free").free.handles.append(handle)
+        self.weight += _WEIGHT_OF_FREE
 
     def begin_step(self) -> None:
         """Add a BeginStep."""

@@ -228,7 +228,7 @@ class QuarryKVCacheManager:
     def take_new_block_ids(self) -> BlocksToZero:
         """What to zero, by class; the last call while a step is planned, so that is sent now."""
         by_class = self.shadow.take_blocks_to_zero()
-        self.shadow.ledger.flush()
+        self.shadow.end_step()
         return BlocksToZero(tuple(map(tuple, by_class)))
 
     def take_events(self) -> list[KVCacheEvent]:
@@ -237,7 +237,7 @@ class QuarryKVCacheManager:
         The last call when a step's output was processed: what that freed is sent now, since an
         idle engine has no next step.
         """
-        self.shadow.ledger.flush()
+        self.shadow.end_step()
         self._note_evictions()
         return self._events.take()
 

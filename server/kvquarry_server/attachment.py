@@ -126,13 +126,14 @@ class Attachment:
             if answer is not None:
                 answers.append(answer)
             self.revision += not isinstance(answer, Refusal)
+        nobody_waits = batch.is_quiet and error is None
         return BatchOutcome(
             number=batch.number,
             revision=self.revision,
             answers=tuple(answers),
             error=error,
-            evictions=() if batch.is_quiet and error is None else self._drain_evictions(),
-            usage=usage_of(self.pool),
+            evictions=() if nobody_waits else self._drain_evictions(),
+            usage=None if nobody_waits else usage_of(self.pool),
         )
 
     def _drain_evictions(self) -> tuple[Eviction, ...]:

@@ -38,7 +38,7 @@ class BatchOutcome:
         answers: Of its operations that have one, in order.
         error: The mistake at which the batch stopped; what came before it was applied.
         evictions: What became unfindable since the batch before.
-        usage: The pool's, after the batch.
+        usage: The pool's, after the batch; None for a quiet one, which nobody waits for.
     """
 
     number: int
@@ -46,7 +46,7 @@ class BatchOutcome:
     answers: tuple[Answer, ...]
     error: WireError | None
     evictions: tuple[Eviction, ...]
-    usage: PoolUsage
+    usage: PoolUsage | None
 
     @property
     def num_entries(self) -> int:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -58,13 +59,14 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         """See pool.proto. Reads and writes go through ``context``, one after the other."""
         async with self._edge.typed_errors("Attach", context):
             stream = EndableStream()
-            hello = await stream.step(context.read())
+            hello = await stream.step(context.read)
             if is_end(hello):
                 return
             caller = lives.hello_from_wire(hello)
             attachment = self._registry.attach(caller.pool_id, caller.incarnation, stream)
             try:
-                await stream.step(context.write(lives.welcome_to_wire(self._boot_id, attachment)))
+                welcome = lives.welcome_to_wire(self._boot_id, attachment)
+                await stream.step(partial(context.write, welcome))
                 await self._serve(stream, attachment, context)
             finally:
                 self._registry.detach(attachment, stream)
@@ -74,12 +76,12 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     ) -> None:
         """Answer batches until the client ends the stream or somebody ends it for the client."""
         while True:
-            request = await stream.step(context.read())
+            request = await stream.step(context.read)
             if is_end(request):
                 return
             response = self._answer(attachment, request)
             if response is not None:
-                await stream.step(context.write(response))
+                await stream.step(partial(context.write, response))
 
     def _answer(
         self, attachment: Attachment, request: pool_pb2.AttachRequest

@@ -1,7 +1,7 @@
 """An open stream that somebody else may end: for a newer stream, a closed pool or a drain."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
@@ -25,33 +25,34 @@ class EndableStream:
 
     def __init__(self) -> None:
         self._error: ServiceError | None = None
-        self._step: asyncio.Future[Any] | None = None
+        self._waiting: asyncio.Task[Any] | None = None
 
     def end(self, error: ServiceError) -> None:
         """End the stream with an error; the first one told stays."""
         if self._error is None:
             self._error = error
-            if self._step is not None:
-                self._step.cancel()
+            if self._waiting is not None:
+                self._waiting.cancel()
 
-    async def step(self, awaitable: Awaitable[Result]) -> Result:
-        """Wait for a read or a write.
+    async def step(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Call and wait for a read or a write; one task takes all steps of a stream.
 
         Raises:
             ServiceError: The stream was told to end, before or meanwhile.
         """
-        step = asyncio.ensure_future(awaitable)
-        self._step = step
         if self._error is not None:
-            step.cancel()
+            raise self._error
+        task = self._waiting = asyncio.current_task()
+        assert task is not None, "a step is taken by a task"
         try:
-            result = await step
+            result = await call()
         except asyncio.CancelledError:
             if self._error is None:
                 raise
+            task.uncancel()
             raise self._error from None
         finally:
-            self._step = None
+            self._waiting = None
         if self._error is not None:
             raise self._error
         return result

@@ -26,7 +26,7 @@ def outcome_to_wire(boot_id: str, outcome: BatchOutcome) -> pool_pb2.AttachRespo
         answers=[_answer(answer) for answer in outcome.answers],
         error=None if outcome.error is None else _error(outcome.error),
         evictions=[_eviction(eviction) for eviction in outcome.evictions],
-        usage=usage_to_wire(outcome.usage),
+        usage=None if outcome.usage is None else usage_to_wire(outcome.usage),
     )
     return pool_pb2.AttachResponse(boot_id=boot_id, revision=outcome.revision, result=result)
 
