@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from kvquarry_core.ids import BlockHash, BlockId, KindId
 from kvquarry_core.retention import Retention
 
+#: How far ahead blocks are asked for where nobody says otherwise: a request runs low about every
+#: hundred steps then, and asks for all others, too.
+DEFAULT_AHEAD_TOKENS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:

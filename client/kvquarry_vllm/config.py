@@ -6,6 +6,7 @@ from typing import Any
 
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
 
+from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.worker_layout import Arrangement
@@ -45,7 +46,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     num_lookahead_tokens: int = field(kw_only=True)
     max_in_flight_tokens: int = field(kw_only=True)
     watermark: float = field(kw_only=True)
-    ahead_tokens: int = field(default=0, kw_only=True)
+    ahead_tokens: int = field(default=DEFAULT_AHEAD_TOKENS, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
+
 if TYPE_CHECKING:
     from kvquarry_client.target import Target
 
@@ -35,7 +37,7 @@ class Settings:
     target: Target
     engine: str
     connect_timeout_s: float
-    ahead_tokens: int = 0
+    ahead_tokens: int = DEFAULT_AHEAD_TOKENS
 
     def engine_of(self, parallel_config: Any) -> str:
         """The engine's own name: data-parallel engines share an environment, not a pool."""
@@ -58,7 +60,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
         _target(text),
         _engine_name(environ.get("KVQUARRY_ENGINE", "")),
         _timeout_s(environ.get("KVQUARRY_CONNECT_TIMEOUT_S", "")),
-        _ahead_tokens(environ.get("KVQUARRY_AHEAD_TOKENS", "0")),
+        _ahead_tokens(environ.get("KVQUARRY_AHEAD_TOKENS", "")),
     )
 
 
@@ -84,6 +86,8 @@ def _engine_name(text: str) -> str:
 
 
 def _ahead_tokens(text: str) -> int:
+    if not text:
+        return DEFAULT_AHEAD_TOKENS
     if not text.isdecimal():
         raise InvalidSetting(
             f"KVQUARRY_AHEAD_TOKENS: write a whole number of tokens, 0 for none, not {text!r}"
