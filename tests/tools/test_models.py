@@ -104,8 +104,13 @@ def test_an_unknown_name_is_answered_with_close_ones() -> None:
 
 
 def test_a_missing_file_is_told_from_an_unknown_name() -> None:
-    with pytest.raises(UnknownModel, match=r"there is no file nowhere/config\.json"):
+    with pytest.raises(UnknownModel, match=r"nowhere/config\.json cannot be read: No such file"):
         find_model("nowhere/config.json")
+
+
+def test_a_folder_without_a_configuration_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnknownModel, match=r"config\.json cannot be read: No such file"):
+        find_model(str(tmp_path))
 
 
 def test_an_unknown_architecture_is_answered_with_the_known_ones() -> None:
@@ -122,6 +127,7 @@ def test_an_unknown_architecture_is_answered_with_the_known_ones() -> None:
         ({"num_hidden_layers": True}, "num_hidden_layers is True"),
         ({"num_key_value_heads": 0}, "num_key_value_heads is 0"),
         ({"torch_dtype": "int3"}, "dtype is 'int3'"),
+        ({"torch_dtype": []}, "dtype is"),
         ({"layer_types": ["full_attention", "dreaming"]}, "layer 1 is of kind 'dreaming'"),
     ],
 )

@@ -135,11 +135,13 @@ def test_too_many_sequences_are_answered_with_the_largest_number_and_what_to_cha
 
 IMPOSSIBLE = [
     (["--model", "Qwen3.6-28B"], r"did you mean Qwen3.6-27B"),
-    (["--model", "nowhere/config.json"], "there is no file nowhere/config.json"),
+    (["--model", "nowhere/config.json"], "nowhere/config.json cannot be read: No such file"),
     (["--model", "made-up.json"], "the cache of MadeUpForCausalLM is not known here"),
     (["--memory", "much"], "'much' is no amount of memory"),
     (["--memory", "20 parsecs"], "write it as in 20GiB"),
     (["--memory", "0"], "no memory at all"),
+    (["--memory", "9999TiB"], "more than any worker has"),
+    (["--model", "flat.json"], "flat.json has layers that cannot be"),
     (["--memory", "1MiB"], "give the KV cache at least"),
     (["--block-size", "0"], "--block-size 0 is too small"),
     (["--tp", "5"], "--tp 5"),
@@ -160,6 +162,7 @@ def test_what_cannot_be_is_answered_with_what_to_change(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("made-up.json").write_text(json.dumps(CONFIG | {"architectures": ["MadeUpForCausalLM"]}))
+    Path("flat.json").write_text(json.dumps(CONFIG | {"hidden_size": 1}))
     assert main(["plan", "--model", "Qwen3.6-27B", "--memory", "20GiB", *flags]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -21,7 +21,9 @@ def test_amounts_are_read_with_and_without_units(text: str, num_bytes: int) -> N
     assert parse_memory(text) == num_bytes
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "1e9", "20G iB", "nan", "0MiB", "0.1B"])
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-1GiB", "1e9", "20G iB", "nan", "0MiB", "0.1B", "2000TiB"]
+)
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption):
         parse_memory(text)

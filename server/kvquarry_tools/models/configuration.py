@@ -48,9 +48,9 @@ class Configuration:
         named = self._fields.get("dtype", self._fields.get("torch_dtype"))
         if named is None:
             return _USUAL_DTYPE
-        if named not in ACTIVATION_BYTES:
+        if not isinstance(named, str) or named not in ACTIVATION_BYTES:
             raise self._wrong("dtype", f"is {named!r}", f"one of {', '.join(ACTIVATION_BYTES)}")
-        return str(named)
+        return named
 
     def has(self, name: str) -> bool:
         """Whether a field is given and not null."""

@@ -35,8 +35,8 @@ def find_model(name_or_path: str) -> Model:
     path = Path(name_or_path)
     if path.is_dir():
         path /= "config.json"
-    if path.is_file():
-        return _model(name_or_path, _parsed(path.read_bytes(), str(path)), str(path))
+    if path.exists() or path.suffix == ".json":
+        return _model(name_or_path, _parsed(_content(path), str(path)), str(path))
     for name, file in _names().items():
         if name.casefold() == name_or_path.rpartition("/")[2].casefold():
             return _model(name, _parsed((_SHIPPED / file).read_bytes(), file), name)
@@ -56,6 +56,15 @@ def read_model(name: str, fields: Mapping[str, object]) -> Model:
 def _names() -> dict[str, str]:
     names: dict[str, str] = json.loads((_SHIPPED / _NAMES).read_bytes())
     return names
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnknownModel(
+            f"{path} cannot be read: {error.strerror}; give the path of a model's config.json"
+        ) from None
 
 
 def _parsed(content: bytes, where: str) -> Mapping[str, object]:
@@ -95,8 +104,6 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
 
 
 def _not_found(name: str) -> str:
-    if name.endswith(".json") or name.count("/") > 1:
-        return f"there is no file {name}; give the path of a model's config.json, or a known name"
     by_case = {known.casefold(): known for known in _names()}
     wanted = name.rpartition("/")[2].casefold()
     close = difflib.get_close_matches(wanted, by_case, n=_MOST_SUGGESTIONS, cutoff=0.5)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvquarry_core.errors import PlanError
+from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.ids import ClassId
 from kvquarry_core.plan import GroupKind, Plan, make_plan
-from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.errors import InvalidConfiguration, InvalidOption
 from kvquarry_tools.models import ServedModel
 from kvquarry_tools.planning.pools import (
     MixedPool,
@@ -133,13 +133,16 @@ def plan_for(served: ServedModel, memory_bytes: int) -> Plan:
 
     Raises:
         InvalidOption: The memory holds no pool for this model.
+        InvalidConfiguration: No memory does: a layer keeps nothing.
     """
     try:
         return make_plan(served.groups, memory_bytes)
     except PlanError as error:
-        raise InvalidOption(
-            f"--memory {memory(memory_bytes)} is too little for {served.model.name}: {error}"
-        ) from None
+        name = served.model.name
+        if error.reason is Reason.POOL_TOO_SMALL:
+            amount = memory(memory_bytes)
+            raise InvalidOption(f"--memory {amount} is too little for {name}: {error}") from None
+        raise InvalidConfiguration(f"{name} has layers that cannot be: {error}") from None
 
 
 def _class_reports(plan: Plan) -> Iterator[ClassReport]:

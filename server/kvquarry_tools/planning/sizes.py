@@ -18,13 +18,14 @@ _BYTES = {
 }
 _BINARY = ("KiB", "MiB", "GiB", "TiB")
 _KIB = 1024
+_MOST_BYTES = 2**50
 
 
 def parse_memory(text: str) -> int:
     """Bytes from ``20GiB``, ``512 MiB``, ``80GB`` or a plain number of bytes.
 
     Raises:
-        InvalidOption: It is no amount of memory above zero.
+        InvalidOption: It is no amount of memory, none at all, or more than there is.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     unit = match[2].upper() if match else ""
@@ -33,6 +34,10 @@ def parse_memory(text: str) -> int:
     num_bytes = int(float(match[1]) * _BYTES[unit])
     if num_bytes < 1:
         raise InvalidOption(f"{text!r} is no memory at all; give what the KV cache may take")
+    if num_bytes > _MOST_BYTES:
+        raise InvalidOption(
+            f"{text!r} is more than any worker has; give what one worker's may take"
+        )
     return num_bytes
 
 
