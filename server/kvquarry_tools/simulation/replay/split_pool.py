@@ -16,10 +16,11 @@ from kvquarry_core.messages import (
     Grant,
     Refusal,
 )
-from kvquarry_core.plan import GroupKind, Plan, make_plan
+from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.simulation.policies import plan_for
 
 
 class SplitPool:
@@ -34,7 +35,7 @@ class SplitPool:
         self.moved_bytes = 0
         # States first: there are fewer of them, so they are what usually runs short.
         self.parts: Sequence[Pool] = tuple(
-            Pool(make_plan([plan.groups[group] for group in groups], share))
+            Pool(plan_for([plan.groups[group] for group in groups], share))
             for groups, share in zip(members, shares, strict=True)
         )
         self._members = members

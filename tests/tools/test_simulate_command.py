@@ -1,0 +1,156 @@
+"""``kvquarry simulate`` prints what was found, and says what to change where it cannot."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvquarry_server.cli import main
+from kvquarry_tools.simulation import progress as progress_module
+from kvquarry_tools.simulation.progress import progress
+from tests.tools.simulation.traces import CONVERSATION
+
+MODEL = ("--model", "Qwen3.6-35B-A3B", "--memory", "20GiB")
+TRACE = ("--trace", str(CONVERSATION), "--first", "60", "--block-size", "512")
+PNG = b"\x89PNG"
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:  # noqa: ANN401
+    assert main(["simulate", *MODEL, *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["simulate", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_everything_that_was_asked_about_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", *MODEL, *TRACE]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "Qwen3.6-35B-A3B, 20.0 GiB, blocks of 512 tokens",
+        "placement affinity, eviction lru, relocation off, retention boundaries",
+        "token hit rate",
+        "prefill tokens saved",
+        "evicted blocks, attention",
+        "evicted blocks, states",
+        "preemptions",
+        "utilisation at first shortage",
+        "CPU time",
+        "internal",
+        "external",
+    ):
+        assert line in out
+
+
+def test_scripts_get_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, *TRACE)
+    assert found["num_requests"] == 60
+    assert found["token_hit_rate"] == found["hit_tokens"] / found["prompt_tokens"] > 0
+    assert found["samples"]
+    assert found["eviction"] == "lru"
+
+
+def test_infinite_memory_finds_most_and_belady_no_less_than_a_pool(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rates = {
+        baseline: figures(
+            capsys, *TRACE, "--no-decode", "--retention", "dense", "--baseline", baseline
+        )["token_hit_rate"]
+        for baseline in ("infinite", "belady", "uniform", "static")
+    }
+    assert rates["infinite"] >= rates["belady"] >= max(rates["uniform"], rates["static"])
+
+
+def test_retention_and_eviction_change_what_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    sparse = figures(capsys, *TRACE, "--no-decode", "--retention", "last")
+    dense = figures(capsys, *TRACE, "--no-decode", "--retention", "every-512")
+    assert sparse["checkpoints"] != dense["checkpoints"]
+    saved = figures(capsys, *TRACE, "--eviction", "saved-work", "--placement", "first-fit")
+    assert (saved["eviction"], saved["placement"]) == ("saved-work", "first-fit")
+
+
+def test_churn_prints_a_line_for_each_seed_and_their_mean(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", *MODEL, "--churn", "--steps", "40", "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["affinity", "1"],
+        ["affinity", "2"],
+        ["affinity", "mean"],
+    ]
+    found = figures(capsys, "--churn", "--steps", "40", "--seeds", "1", "--relocation", "evacuate")
+    assert found[0]["pool"] == "affinity+evacuate"
+    assert len(found[0]["utilisation"]) == 4
+
+
+def test_a_picture_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "pool.png"
+    figures(capsys, *TRACE, "--plot", str(picture))
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_without_matplotlib_the_extra_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    picture = tmp_path / "pool.png"
+    said = complaint(capsys, *MODEL, *TRACE, "--plot", str(picture))
+    assert "kvquarry[tools]" in said
+    assert not picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*MODEL, "--trace", "no-such-file"), "cannot read the trace no-such-file"),
+        ((*MODEL, *TRACE, "--eviction", "belady"), "there is no eviction 'belady'; there are lru"),
+        ((*MODEL, *TRACE, "--placement", "best"), "there is no placement 'best'"),
+        ((*MODEL, *TRACE, "--retention", "some"), "no retention 'some'; there are dense"),
+        ((*MODEL, *TRACE, "--retention", "every-0"), "no retention 'every-0'"),
+        ((*MODEL, *TRACE, "--first", "0"), "--first 0 is too small"),
+        ((*MODEL, "--churn", "--seeds", "0"), "--seeds 0 is too small"),
+        ((*MODEL, "--churn", "--baseline", "belady"), "no pool 'belady' to churn"),
+        (("--model", "Qwen9", "--memory", "1GiB", *TRACE), "no model is known as 'Qwen9'"),
+        (("--model", "Qwen3.6-35B-A3B", "--memory", "1MiB", *TRACE), "--memory is too small"),
+        (("--model", "Gemma-3-4B", "--memory", "9GiB", *TRACE), "cannot be simulated yet"),
+        (
+            ("--model", "Llama-3.1-8B", "--memory", "9GiB", *TRACE, "--baseline", "static"),
+            "this model has one",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_change(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in complaint(capsys, *arguments)
+
+
+def test_a_trace_or_churn_is_needed_and_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ((), ("--churn", *TRACE)):
+        with pytest.raises(SystemExit) as stopped:
+            main(["simulate", *MODEL, *arguments])
+        assert stopped.value.code == 2
+    capsys.readouterr()
+
+
+def test_progress_is_shown_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress(10, "requests") as on_done:
+        on_done(5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress_module.sys.stderr, "isatty", lambda: True)
+    with progress(10, "requests") as on_done:
+        for num_done in range(11):
+            on_done(num_done)
+    captured = capsys.readouterr()
+    assert "requests" in captured.err
+    assert captured.out == ""
