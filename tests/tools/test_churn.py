@@ -130,7 +130,7 @@ def test_the_core_is_sound_after_churn() -> None:
     ("model", "pool", "complaint"),
     [
         ("Qwen3.6-35B-A3B", "infinite", "no pool 'infinite'"),
-        ("Gemma-3-4B", CORE, "sliding_window cannot be simulated"),
+        ("Gemma-3-4B", CORE, "--churn cannot do with groups of sliding_window"),
     ],
 )
 def test_what_cannot_churn_is_refused(model: str, pool: str, complaint: str) -> None:

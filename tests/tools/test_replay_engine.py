@@ -17,7 +17,7 @@ from kvquarry_tools.simulation.replay.tally import Tally
 from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.setups import alignment_tokens
 from kvquarry_tools.simulation.traces import TraceRequest
-from tests.tools.simulation.models import attention, states
+from tests.tools.simulation.models import attention, chunks, states, window
 from tests.tools.simulation.traces import conversation, request
 
 HYBRID = (attention(64), states(64))
@@ -70,7 +70,13 @@ def ignore(num_done: int) -> None:
 @pytest.mark.parametrize("retention", ["last", "boundaries", "every-512", "dense"])
 @pytest.mark.parametrize(
     ("groups", "num_tokens"),
-    [((attention(64),), 8_000), (HYBRID, 24_000), ((*HYBRID, states(64)), 32_000)],
+    [
+        ((attention(64),), 8_000),
+        (HYBRID, 24_000),
+        ((*HYBRID, states(64)), 32_000),
+        ((attention(64), window(200, 64)), 9_000),
+        ((attention(64), chunks(320, 64), window(100, 64)), 11_000),
+    ],
 )
 def test_under_pressure_every_request_still_ends(
     groups: Sequence[GroupSpec], num_tokens: int, retention: str
@@ -83,6 +89,26 @@ def test_under_pressure_every_request_still_ends(
     assert tally.num_finished == len(trace)
     assert tally.num_preempted > 0
     assert tally.first_shortage is not None
+
+
+@pytest.mark.parametrize("windowed", [window(200, 64), chunks(320, 64)])
+def test_a_window_holds_no_more_than_it_reads(windowed: GroupSpec) -> None:
+    plan = make_plan([attention(64), windowed], 20_000)
+    pool = Pool(plan)
+    limits = EngineLimits(max_num_batched_tokens=64, sample_every_steps=1)
+    trace = [request("abcd", num_output_tokens=400)]
+    engine = ReplayEngine(WholePool(pool), checkpoints("last", 64), limits, arrivals(trace, 64))
+    most_held = 0
+
+    def look(_: int) -> None:
+        nonlocal most_held
+        for record in pool.requests.values():
+            most_held = max(most_held, len(record.held[1]))
+
+    engine.run(look)
+    # Its window begun within a block, and the chunk of one block being written.
+    assert most_held <= windowed.window_tokens // 64 + 2
+    assert most_held >= windowed.window_tokens // 64
 
 
 def test_moved_blocks_are_still_the_requests_own() -> None:

@@ -120,7 +120,10 @@ def test_without_matplotlib_the_extra_is_named(
         ((*MODEL, "--churn", "--baseline", "belady"), "no pool 'belady' to churn"),
         (("--model", "Qwen9", "--memory", "1GiB", *TRACE), "no model is known as 'Qwen9'"),
         (("--model", "Qwen3.6-35B-A3B", "--memory", "1MiB", *TRACE), "--memory is too small"),
-        (("--model", "Gemma-3-4B", "--memory", "9GiB", *TRACE), "cannot be simulated yet"),
+        (
+            ("--model", "Gemma-3-4B", "--memory", "9GiB", *TRACE, "--baseline", "belady"),
+            "--baseline belady cannot do with groups of sliding_window",
+        ),
         (
             ("--model", "Llama-3.1-8B", "--memory", "9GiB", *TRACE, "--baseline", "static"),
             "this model has one",

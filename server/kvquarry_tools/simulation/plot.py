@@ -33,7 +33,8 @@ def draw(samples: Sequence[Occupancy], title: str, path: Path) -> None:
     times = [one.now_s for one in samples]
     axes.stackplot(times, *zip(*shares, strict=True), labels=_LABELS, colors=_COLOURS)
     axes.set(title=title, xlabel="seconds", ylabel="share of the pool", ylim=(0, 1))
-    axes.legend(loc="lower right")
+    axes.margins(x=0)
+    figure.legend(loc="outside lower center", ncols=len(_LABELS), frameon=False)
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:

@@ -8,7 +8,10 @@ from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_core.pool import Pool
 from kvquarry_tools.errors import InvalidOption
 
-_KNOWN_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.RECURRENT_STATE)
+#: Kinds whose content is a number of bytes a token and a number a request.
+PLAIN_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.RECURRENT_STATE)
+#: Kinds that a replay of a trace knows how to use.
+REPLAYED_KINDS = (*PLAIN_KINDS, GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
 
 
 def pool_with(plan: Plan, names: PolicyNames) -> Pool:
@@ -41,15 +44,15 @@ def plan_for(groups: Sequence[GroupSpec], memory_bytes: int) -> Plan:
         raise InvalidOption(f"--memory is too small: {error}") from error
 
 
-def check_kinds(groups: Sequence[GroupSpec]) -> None:
-    """Refuse groups whose blocks a simulation does not know how to use.
+def check_kinds(groups: Sequence[GroupSpec], known: Sequence[GroupKind], what: str) -> None:
+    """Refuse a model with groups of other kinds than ``known``.
 
     Raises:
-        InvalidOption: There are some.
+        InvalidOption: There are some; the message names them and ``what`` they cannot go with.
     """
-    others = sorted({group.kind.value for group in groups if group.kind not in _KNOWN_KINDS})
+    others = sorted({group.kind.value for group in groups if group.kind not in known})
     if others:
         raise InvalidOption(
-            f"models with groups of {', '.join(others)} cannot be simulated yet; take one of full "
-            f"attention and recurrent states"
+            f"{what} cannot do with groups of {', '.join(others)}; give a --model that has only "
+            f"{', '.join(kind.value for kind in known)}"
         )

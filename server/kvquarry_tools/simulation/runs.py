@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kvquarry_core.ids import ClassId, KindId
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_tools.planning.report import KIND_NAMES
 from kvquarry_tools.simulation.belady import Belady, Sizes
+from kvquarry_tools.simulation.policies import PLAIN_KINDS, check_kinds
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
 from kvquarry_tools.simulation.replay.pools import ReplayPool
@@ -19,8 +21,6 @@ from kvquarry_tools.simulation.traces import UNIT_TOKENS, TraceRequest
 
 #: Hears how many requests are done.
 OnDone = Callable[[int], None]
-
-_HOLDS = {GroupKind.RECURRENT_STATE: "states"}
 
 
 def simulate(
@@ -51,6 +51,7 @@ def _foresee(
     settings: SimulationSettings, trace: Sequence[TraceRequest], on_done: OnDone
 ) -> Figures:
     served = settings.served
+    check_kinds(served.groups, PLAIN_KINDS, "--baseline belady")
     unit_tokens = UNIT_TOKENS * -(-served.serving.block_tokens // UNIT_TOKENS)
     sizes = Sizes(served.bytes_per_token, served.checkpoint_bytes, unit_tokens)
     foreseen = Belady(trace, sizes, settings.memory_bytes).run(on_done)
@@ -80,12 +81,12 @@ def _figures(pool: ReplayPool, tally: Tally) -> Figures:
 
 def _holds(plan: Plan, size_class: ClassId) -> str:
     """What the blocks of a class hold."""
-    kinds = {
-        group.kind
+    holds = {
+        KIND_NAMES.get(group.kind, group.kind.value)
         for group, mine in zip(plan.groups, plan.class_of_group, strict=True)
         if mine == size_class
     }
-    return " and ".join(sorted(_HOLDS.get(kind, "attention") for kind in kinds))
+    return " and ".join(sorted(holds))
 
 
 def _num_checkpoints(pool: ReplayPool) -> Iterator[int]:

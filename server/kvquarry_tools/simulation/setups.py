@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_tools.simulation.policies import check_kinds, plan_for, pool_with
+from kvquarry_tools.simulation.policies import REPLAYED_KINDS, check_kinds, plan_for, pool_with
 from kvquarry_tools.simulation.replay.pools import ReplayPool, WholePool
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
 from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
@@ -24,7 +24,7 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
         InvalidOption: The model has groups that cannot be simulated, the memory holds no pool, or
             a policy is unknown.
     """
-    check_kinds(settings.served.groups)
+    check_kinds(settings.served.groups, REPLAYED_KINDS, "a replay")
     memory_bytes, groups = settings.memory_bytes, settings.served.groups
     match settings.baseline:
         case Baseline.STATIC:

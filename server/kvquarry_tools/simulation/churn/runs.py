@@ -12,7 +12,7 @@ from kvquarry_tools.simulation.churn.baselines import Oracle, RandomSlab, Static
 from kvquarry_tools.simulation.churn.engine import ChurnEngine
 from kvquarry_tools.simulation.churn.pools import ChurnPool, CorePool, need_of
 from kvquarry_tools.simulation.churn.requests import Traffic
-from kvquarry_tools.simulation.policies import check_kinds, plan_for, pool_with
+from kvquarry_tools.simulation.policies import PLAIN_KINDS, check_kinds, plan_for, pool_with
 
 #: The real core with the policies that the settings name.
 CORE = "kvquarry"
@@ -119,7 +119,7 @@ def make_pool(settings: ChurnSettings) -> ChurnPool:
             the memory is too small for it.
     """
     check_pool(settings.pool)
-    check_kinds(settings.served.groups)
+    check_kinds(settings.served.groups, PLAIN_KINDS, "--churn")
     groups, memory_bytes = settings.served.groups, settings.memory_bytes
     match settings.pool:
         case "uniform":

@@ -30,8 +30,16 @@ class Arrival:
         """Tokens to be computed before the next output token."""
         return self.request.num_prompt_tokens + self.num_generated
 
-    def ask(self, handle: Handle, max_grant_tokens: int) -> AdmitRequest:
-        """What the pool is asked: all of it has to fit, a first chunk is granted."""
+    def ask(
+        self, handle: Handle, max_grant_tokens: int, *, in_flight_tokens: int = 0
+    ) -> AdmitRequest:
+        """What the pool is asked: all of it has to fit, a first chunk is granted.
+
+        Args:
+            handle: The pool's number for this life.
+            max_grant_tokens: The first chunk at most.
+            in_flight_tokens: Any later chunk at most; 0 for the same.
+        """
         num_tokens = self.num_tokens
         return AdmitRequest(
             handle=handle,
@@ -40,6 +48,7 @@ class Arrival:
             max_hit_tokens=num_tokens - 1,
             max_grant_tokens=max_grant_tokens,
             must_fit_tokens=num_tokens,
+            in_flight_tokens=in_flight_tokens,
         )
 
 

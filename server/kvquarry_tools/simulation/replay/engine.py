@@ -223,7 +223,8 @@ class ReplayEngine:
 
     def _admit(self, arrival: Arrival, budget: int) -> Handle | None:
         handle = Handle(self._next_handle)
-        answer = self._pool.admit(arrival.ask(handle, budget))
+        most = self._limits.max_num_batched_tokens
+        answer = self._pool.admit(arrival.ask(handle, budget, in_flight_tokens=most))
         if isinstance(answer, Refusal):
             self._note_refusal(answer)
             return None

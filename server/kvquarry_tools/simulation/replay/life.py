@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvquarry_core.group_rules import window_of
 from kvquarry_core.ids import GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, FullRows, Refusal
-from kvquarry_core.plan import GroupKind
+from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_tools.simulation.names import Names
 from kvquarry_tools.simulation.replay.pools import ReplayPool
 from kvquarry_tools.simulation.retentions import Checkpoints
@@ -49,7 +50,8 @@ class Life:
             if spec.kind is GroupKind.RECURRENT_STATE:
                 self._states.append(_States(kind, members, num_hit))
             else:
-                self._attention.append(_Attention(kind, members, spec.block_tokens, num_hit))
+                num_rows = admission.hit_tokens // spec.block_tokens
+                self._attention.append(_Attention(kind, members, spec, num_rows, num_hit))
 
     def advance(self, num_tokens: int) -> bool:
         """Take and commit blocks until ``num_tokens`` are computed.
@@ -76,6 +78,7 @@ class Life:
                 self._take(group, num_rows)
             attention.num_rows += num_rows
             attention.commit(pool, self._plot, num_tokens)
+            attention.drop_unread(pool, handle, num_tokens)
         for states in self._states:
             if not states.is_running:
                 for group in states.groups:
@@ -116,16 +119,23 @@ def junction_tokens(admission: Admission) -> int:
 
 
 class _Attention:
-    """The rows of a kind that keeps every block."""
+    """The rows of a kind that keeps every block, or those within its window."""
 
     def __init__(
-        self, kind: KindId, groups: Sequence[GroupId], block_tokens: int, num_hit: int
+        self,
+        kind: KindId,
+        groups: Sequence[GroupId],
+        spec: GroupSpec,
+        num_rows: int,
+        num_held: int,
     ) -> None:
         self.groups = groups
-        self.num_rows = num_hit
+        self.num_rows = num_rows
         self._kind = kind
-        self._block_tokens = block_tokens
-        self._num_committed = num_hit
+        self._block_tokens = spec.block_tokens
+        self._window = window_of(spec)
+        self._first_held = num_rows - num_held
+        self._num_committed = num_rows
 
     def num_new_rows(self, num_tokens: int) -> int:
         """Rows to be taken before ``num_tokens`` tokens are computed."""
@@ -137,11 +147,21 @@ class _Attention:
         if end <= first:
             return
         self._num_committed = end
-        stops = range(first + 1, end + 1)
-        names = [plot.names.at(stop * self._block_tokens) for stop in stops]
-        columns = [pool.held(plot.handle, group)[first:end] for group in self.groups]
+        names = [plot.names.at(stop * self._block_tokens) for stop in range(first + 1, end + 1)]
+        held = slice(first - self._first_held, end - self._first_held)
+        columns = [pool.held(plot.handle, group)[held] for group in self.groups]
         blocks = [block for row in zip(*columns, strict=True) for block in row]
         pool.commit_rows([FullRows(plot.handle, self._kind, names, blocks)])
+
+    def drop_unread(self, pool: ReplayPool, handle: Handle, num_tokens: int) -> None:
+        """Drop the rows that nothing after ``num_tokens`` tokens reads."""
+        if self._window is None:
+            return
+        first_read = self._window.first_position(num_tokens)
+        for _ in range(self._first_held, first_read):
+            for group in self.groups:
+                pool.drop(handle, group, pool.held(handle, group)[0])
+        self._first_held = max(self._first_held, first_read)
 
 
 class _States:
