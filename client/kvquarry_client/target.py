@@ -38,9 +38,13 @@ def parse_target(text: str) -> Target:
         return Target(text, None)
     if text.startswith("unix:"):
         return Target(text, _unix_address(text))
+    if text.startswith("/"):
+        raise InvalidTarget(f"write unix:{text} for a socket, not {text!r}")
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
+    if not host or not port.isdecimal() or "/" in host:
         raise InvalidTarget(f"write unix:/path, host:port or inproc: instead of {text!r}")
+    if not 0 < int(port) < 65536:
+        raise InvalidTarget(f"nobody can be found at port {port}: write one from 1 to 65535")
     return Target(text, text)
 
 

@@ -55,6 +55,8 @@ def parse_address(text: str) -> Address:
         if not path.startswith("/"):
             raise InvalidAddress(f"write the whole path of the socket, unix:/path, not {text!r}")
         return UnixAddress(Path(path))
+    if text.startswith("/"):
+        raise InvalidAddress(f"write unix:{text} for a socket, not {text!r}")
     try:
         return parse_tcp_address(text)
     except InvalidAddress as error:

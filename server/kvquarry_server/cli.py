@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,9 +21,13 @@ _FAILED = 1
 _MISUSED = 2
 
 
+class MissingExtra(Exception):
+    """What a command needs was not installed; the message says how it is."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parsed(argv)
     commands = {
         "plan": _plan,
         "serve": _serve,
@@ -32,13 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     try:
         commands[arguments.command](arguments)
-    except (CannotListen, NoAnswer) as error:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough. Python would complain once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    except (CannotListen, MissingExtra, NoAnswer) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
     except (InvalidAddress, InvalidInput) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _MISUSED
     return 0
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; for a flag that a command lacks, that command's usage is shown."""
+    arguments, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,16 +92,23 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     commands.add_parser("version", help="show which kvquarry this is")
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)
     return parser
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    # Who plans or looks has not installed what serves.
-    from kvquarry_server.serving import log_to_stderr, serve  # noqa: PLC0415
-
     serve_settings = settings.serve_settings(arguments)
-    log_to_stderr(serve_settings.log_level)
-    asyncio.run(serve(serve_settings))
+    try:
+        # Who plans or looks has not installed what serves.
+        from kvquarry_server import serving  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"serve needs {error.name}, which comes with the extra `server`: install "
+            "kvquarry[server], or '.[server]' in its source tree"
+        ) from error
+    serving.log_to_stderr(serve_settings.log_level)
+    asyncio.run(serving.serve(serve_settings))
 
 
 def _status(arguments: argparse.Namespace) -> None:

@@ -96,17 +96,20 @@ class Service:
         except TimeoutError:
             logger.info("drained by force streams=%d", self._registry.num_streams)
         # A stream that is left open would hold the server's own stop for all of its grace.
-        self._registry.end_streams(Draining("the service stops; connect again to its next life"))
+        farewell = "the service stops and forgets its pools; start the engine again when it is back"
+        self._registry.end_streams(Draining(farewell))
         await asyncio.gather(*(server.stop(_LAST_WORDS_S) for server in self._servers))
 
     async def stop(self) -> None:
         """Stop at once whatever still runs."""
+        has_served = self._sweep is not None
         if self._sweep is not None:
             self._sweep.cancel()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.stop)
-        logger.info("stopped")
+        if has_served:
+            logger.info("stopped")
 
     def _status(self) -> ServiceStatus:
         return status_of(self._boot, self._registry)

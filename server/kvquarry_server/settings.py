@@ -4,25 +4,28 @@ Every flag ``--some-name`` has a variable ``KVQUARRY_SOME_NAME``; the flag wins.
 """
 
 import argparse
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvquarry_core.policies import PolicyNames, installed_policies
-from kvquarry_server.addresses import (
-    Address,
-    InvalidAddress,
-    TcpAddress,
-    parse_address,
-    parse_tcp_address,
+from kvquarry_server.addresses import Address, InvalidAddress, TcpAddress, parse_address
+from kvquarry_server.flags import (
+    OFF,
+    Flags,
+    addresses,
+    from_environment,
+    message_bytes,
+    naming_the_variable,
+    one_of,
+    positive_seconds,
+    seconds_or_none,
+    tcp_or_off,
 )
 
 DEFAULT_TARGET = "unix:/run/kvquarry/kvquarry.sock"
 
-_OFF = "off"
-_SMALLEST_MESSAGE_BYTES = 64 << 10
-_LARGEST_MESSAGE_BYTES = 1 << 30
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,34 +83,45 @@ def add_serve_flags(
     parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ
 ) -> None:
     """Describe the flags of ``kvquarry serve``, with defaults from the environment."""
-    flags = _Flags(parser, environ)
+    flags = Flags(parser, environ)
     parser.add_argument(
         "--listen",
         action="append",
-        type=_argument(parse_address),
+        type=naming_the_variable(parse_address),
         metavar="ADDRESS",
         help=f"where engines connect, unix:/path or host:port; may be repeated "
         f"[KVQUARRY_LISTEN, comma-separated: {DEFAULT_TARGET}]",
     )
     parser.set_defaults(listen_default=environ.get("KVQUARRY_LISTEN") or DEFAULT_TARGET)
-    flags.add("metrics-listen", "127.0.0.1:9464", _tcp_or_off, "where Prometheus scrapes, or off")
-    flags.add("health-listen", _OFF, _tcp_or_off, "TCP address for gRPC health probes, or off")
-    flags.add("lease-seconds", "60", _positive, "how long a pool outlives its engine's stream")
-    flags.add("attach-seconds", "900", _positive, "how long a new pool waits for its first stream")
-    flags.add("keepalive-seconds", "10", _positive, "after that much silence, twice, it is dead")
-    flags.add("max-message-bytes", str(16 << 20), _message_bytes, "the largest message taken")
+    flags.add("metrics-listen", "127.0.0.1:9464", tcp_or_off, "where Prometheus scrapes, or off")
+    flags.add("health-listen", OFF, tcp_or_off, "TCP address for gRPC health probes, or off")
+    flags.add(
+        "lease-seconds", "60", positive_seconds, "how long a pool outlives its engine's stream"
+    )
+    flags.add(
+        "attach-seconds", "900", positive_seconds, "how long a pool waits for its first stream"
+    )
+    flags.add(
+        "keepalive-seconds",
+        "10",
+        positive_seconds,
+        "how long an engine may be silent before it is asked whether it lives, and how long it is "
+        "then waited for",
+    )
+    flags.add("max-message-bytes", str(16 << 20), message_bytes, "the largest message taken")
     offered, default = installed_policies(), PolicyNames()
-    flags.add("placement", default.placement, _one_of(*offered.placements), "where new blocks go")
-    flags.add("eviction", default.eviction, _one_of(*offered.evictions), "what goes first")
-    flags.add("relocation", default.relocation, _one_of(*offered.relocations), "what may move")
-    flags.add("drain-seconds", "10", _not_negative, "how long engines may go on after SIGTERM")
-    flags.add("log-level", "info", _one_of("debug", "info", "warning", "error"), "what is logged")
+    flags.choose("placement", default.placement, offered.placements, "where new blocks go")
+    flags.choose("eviction", default.eviction, offered.evictions, "what goes first")
+    flags.choose("relocation", default.relocation, offered.relocations, "what may move")
+    flags.add("drain-seconds", "10", seconds_or_none, "how long engines may go on after SIGTERM")
+    flags.choose("log-level", "info", _LOG_LEVELS, "the least severe messages that are logged")
     parser.add_argument(
         "--reflection",
-        type=_one_of("on", _OFF),
+        type=naming_the_variable(one_of("on", OFF)),
         nargs="?",
         const="on",
-        default=environ.get("KVQUARRY_REFLECTION") or _OFF,
+        default=from_environment(environ, "KVQUARRY_REFLECTION", OFF),
+        metavar="{on,off}",
         help="describe the API to whoever asks [KVQUARRY_REFLECTION: off]",
     )
 
@@ -118,7 +132,7 @@ def serve_settings(arguments: argparse.Namespace) -> ServeSettings:
     Raises:
         InvalidAddress: KVQUARRY_LISTEN cannot be understood.
     """
-    listen = arguments.listen or [parse_address(one) for one in arguments.listen_default.split(",")]
+    listen = arguments.listen or _listen_default(arguments.listen_default)
     return ServeSettings(
         listen=tuple(dict.fromkeys(listen)),
         metrics_listen=arguments.metrics_listen,
@@ -142,13 +156,15 @@ def add_status_flags(
     """Describe the flags of ``kvquarry status``, with defaults from the environment."""
     parser.add_argument(
         "--target",
-        type=_argument(parse_address),
-        default=environ.get("KVQUARRY_TARGET") or DEFAULT_TARGET,
+        type=naming_the_variable(_target),
+        default=from_environment(environ, "KVQUARRY_TARGET", DEFAULT_TARGET),
         metavar="ADDRESS",
         help=f"where the service is, unix:/path or host:port [KVQUARRY_TARGET: {DEFAULT_TARGET}]",
     )
     parser.add_argument("--json", action="store_true", help="for scripts")
-    _Flags(parser, environ).add("timeout-seconds", "5", _positive, "how long to wait for an answer")
+    Flags(parser, environ).add(
+        "timeout-seconds", "5", positive_seconds, "how long to wait for an answer"
+    )
 
 
 def status_settings(arguments: argparse.Namespace) -> StatusSettings:
@@ -158,76 +174,21 @@ def status_settings(arguments: argparse.Namespace) -> StatusSettings:
     )
 
 
-class _Flags:
-    """Adds flags whose defaults may come from the environment."""
-
-    def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-        self._parser = parser
-        self._environ = environ
-
-    def add(self, name: str, default: str, parse: Callable[[str], object], text: str) -> None:
-        """Add a flag; argparse puts defaults that are strings through ``parse`` as well."""
-        variable = "KVQUARRY_" + name.upper().replace("-", "_")
-        self._parser.add_argument(
-            f"--{name}",
-            type=parse,
-            default=self._environ.get(variable) or default,
-            metavar=name.rpartition("-")[2].upper(),
-            help=f"{text} [{variable}: {default}]",
-        )
-
-
-def _argument(parse: Callable[[str], Address]) -> Callable[[str], Address]:
-    """Let argparse show what is wrong with an address."""
-
-    def parse_argument(text: str) -> Address:
-        try:
-            return parse(text)
-        except InvalidAddress as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse_argument
-
-
-def _tcp_or_off(text: str) -> TcpAddress | None:
-    if text == _OFF:
-        return None
+def _listen_default(text: str) -> list[Address]:
     try:
-        return parse_tcp_address(text)
+        return addresses(text)
     except InvalidAddress as error:
-        raise argparse.ArgumentTypeError(f"{error}, or off") from None
+        raise InvalidAddress(f"KVQUARRY_LISTEN: {error}") from None
 
 
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def choose(text: str) -> str:
-        if text not in choices:
-            raise argparse.ArgumentTypeError(f"write one of {', '.join(choices)}, not {text!r}")
-        return text
-
-    return choose
-
-
-def _positive(text: str) -> float:
-    seconds = _not_negative(text)
-    if not seconds:
-        raise argparse.ArgumentTypeError("write more than 0 seconds")
-    return seconds
-
-
-def _not_negative(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise argparse.ArgumentTypeError(f"write a number of seconds, not {text!r}")
-    return seconds
-
-
-def _message_bytes(text: str) -> int:
-    if not (text.isdecimal() and _SMALLEST_MESSAGE_BYTES <= int(text) <= _LARGEST_MESSAGE_BYTES):
-        raise argparse.ArgumentTypeError(
-            f"write a number of bytes from {_SMALLEST_MESSAGE_BYTES} to {_LARGEST_MESSAGE_BYTES}, "
-            f"not {text!r}"
+def _target(text: str) -> Address:
+    """Where a service can be asked; unlike an engine's target it cannot be this process."""
+    if text == "inproc:":
+        raise InvalidAddress(
+            "with inproc: the accounting is inside the engine's process, and there is no service "
+            "to ask"
         )
-    return int(text)
+    address = parse_address(text)
+    if isinstance(address, TcpAddress) and not address.port:
+        raise InvalidAddress("nobody can be found at port 0: write the port of the service")
+    return address

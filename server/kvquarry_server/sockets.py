@@ -1,5 +1,6 @@
 """Binding: a Unix socket needs a free, short path that only its group may open."""
 
+import errno
 import os
 import socket
 import stat
@@ -29,6 +30,8 @@ def bind(server: grpc.aio.Server, address: Address) -> Address:
     """
     if isinstance(address, UnixAddress):
         prepare_socket_path(address.path)
+    else:
+        check_port(address)
     try:
         with _umask(_UMASK):
             port = server.add_insecure_port(str(address))
@@ -61,6 +64,33 @@ def prepare_socket_path(path: Path) -> None:
     if _is_answered(path):
         raise CannotListen(f"another process listens on unix:{path}; stop it, or listen elsewhere")
     path.unlink()
+
+
+def check_port(address: TcpAddress) -> None:
+    """Find out beforehand what gRPC would only log in words of its own.
+
+    Raises:
+        CannotListen: The host has no address, or the port is in use.
+    """
+    try:
+        found = socket.getaddrinfo(
+            address.bare_host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {address}: {error}") from error
+    for family, kind, protocol, _, where in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # As gRPC does: connections that have just ended do not hold a port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        except OSError as error:
+            # Of a host's addresses, one that this machine lacks is no harm.
+            if error.errno == errno.EADDRINUSE:
+                raise CannotListen(
+                    f"cannot listen on {address}: the port is in use; stop who uses it, or listen "
+                    "elsewhere"
+                ) from error
 
 
 def _is_answered(path: Path) -> bool:

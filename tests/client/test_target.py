@@ -30,8 +30,6 @@ def test_a_target_names_a_socket_an_address_or_this_process(text: str, address: 
         "unix:",
         "unix:relative/path",
         "localhost",
-        "host:0",
-        "host:70000",
         "host:x",
         "http://h:1",
         "unix:/" + "x" * 107,
@@ -39,4 +37,17 @@ def test_a_target_names_a_socket_an_address_or_this_process(text: str, address: 
 )
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(InvalidTarget, match=r"unix:/path|107 bytes"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/run/k.sock", "write unix:/run/k.sock"),
+        ("host:0", "at port 0: write one from 1 to 65535"),
+        ("host:70000", "at port 70000"),
+    ],
+)
+def test_what_is_nearly_a_target_is_told_what_it_lacks(text: str, told: str) -> None:
+    with pytest.raises(InvalidTarget, match=told):
         parse_target(text)

@@ -1,9 +1,12 @@
 """The command does what it is told, or says what is wrong and what to do about it."""
 
+import os
 import re
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,12 +30,11 @@ def assert_fails(told: str, *arguments: str, **environ: str) -> None:
     answer = kvquarry(*arguments, **environ)
     assert answer.returncode == 1, answer
     assert answer.stdout == ""
-    # gRPC may say something of its own before.
-    assert re.search(f"^kvquarry: .*{re.escape(told)}.*\n$", answer.stderr, re.M), answer.stderr
+    assert re.fullmatch(f"kvquarry: .*{re.escape(told)}.*\n", answer.stderr), answer.stderr
 
 
 def serve(*flags: str) -> tuple[str, ...]:
-    return ("serve", "--metrics-listen", "off", "--log-level", "warning", *flags)
+    return ("serve", "--metrics-listen", "off", *flags)
 
 
 def test_status_of_nobody_names_the_target(folder: Path) -> None:
@@ -46,6 +48,44 @@ def test_status_of_something_else_says_so() -> None:
         target = service.found(r"health on (\S+)")
         told = f"what answers at {target} is no kvquarry service"
         assert_fails(told, "status", "--target", target)
+
+
+WITHOUT_EXTRA = """
+import sys
+sys.modules.update(dict.fromkeys(("grpc_health", "grpc_reflection", "prometheus_client")))
+from kvquarry_server.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("version", 0, r"kvquarry \S+\n"),
+        ("status", 1, "kvquarry: no kvquarry service answers at .*\n"),
+        ("serve", 1, r"kvquarry: serve needs \w+,.* kvquarry\[server\], or '\.\[server\]' .*\n"),
+    ],
+)
+def test_only_serving_needs_the_extra(folder: Path, command: str, code: int, told: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env=os.environ | {"KVQUARRY_TARGET": f"unix:{folder}/s"},
+    )
+    assert answer.returncode == code, answer.stderr
+    assert re.fullmatch(told, answer.stdout + answer.stderr), answer
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(service: RunningService) -> None:
+    command = [sys.executable, "-m", "kvquarry_server", "status", "--target", service.target]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as status:
+        assert status.stdout is not None
+        assert status.stderr is not None
+        status.stdout.close()
+        assert status.stderr.read() == b""
 
 
 def test_the_announcement_names_every_address(service: RunningService) -> None:

@@ -17,6 +17,17 @@ def test_misuse_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.startswith("usage: kvquarry")
 
 
+def test_an_unknown_flag_shows_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "--lisen", "unix:/a"])
+    assert end.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("usage: kvquarry serve")
+    assert "unrecognized arguments: --lisen unix:/a" in message
+
+
 def test_a_variable_that_is_no_address_is_misuse(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

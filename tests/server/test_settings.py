@@ -99,11 +99,13 @@ def test_several_addresses_may_be_listened_on() -> None:
     ("flag", "text", "told"),
     [
         ("--listen", "unix:relative", "whole path"),
+        ("--listen", "/run/k.sock", "write unix:/run/k.sock"),
         ("--metrics-listen", "unix:/a", "host:port"),
-        ("--lease-seconds", "0", "more than 0"),
+        ("--lease-seconds", "0", "above 0, not '0'"),
+        ("--lease-seconds", "-1", "above 0, not '-1'"),
         ("--lease-seconds", "nan", "number of seconds"),
         ("--attach-seconds", "soon", "number of seconds"),
-        ("--drain-seconds", "-1", "number of seconds"),
+        ("--drain-seconds", "-1", "0 or more"),
         ("--max-message-bytes", "10", "from 65536 to"),
         ("--placement", "best", "affinity, first-fit"),
         ("--reflection", "maybe", "on, off"),
@@ -119,6 +121,44 @@ def test_nonsense_is_refused_with_what_to_write(
     message = capsys.readouterr().err
     assert flag in message
     assert told in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("KVQUARRY_LEASE_SECONDS", "abc"), ("KVQUARRY_REFLECTION", "maybe")],
+)
+def test_nonsense_in_a_variable_names_the_variable(
+    variable: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        serve(**{variable: text})
+    assert f"{variable}: write" in capsys.readouterr().err
+
+
+def test_a_list_of_addresses_in_a_variable_is_named_too() -> None:
+    with pytest.raises(InvalidAddress, match="KVQUARRY_LISTEN: write unix:/a for a socket"):
+        serve(KVQUARRY_LISTEN="h:1,/a")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("inproc:", "no service to ask"), ("h:0", "at port 0"), ("/a", "write unix:/a")],
+)
+def test_a_target_where_nobody_can_be_asked_is_refused(
+    text: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        status(KVQUARRY_TARGET=text)
+    message = capsys.readouterr().err
+    assert told in message
+    assert "KVQUARRY_TARGET: " in message
+
+
+@pytest.mark.parametrize("choice", ["{affinity,first-fit}", "{debug,info,warning,error}"])
+def test_the_help_shows_what_may_be_chosen(choice: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_serve_flags(parser, {})
+    assert choice in parser.format_help()
 
 
 @pytest.mark.parametrize(
