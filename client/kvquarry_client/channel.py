@@ -17,6 +17,8 @@ _OPTIONS = [
     # A service that hangs or a link that is cut is noticed, also when nothing is called.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    # Without this one a ping that was in flight already is waited for a minute.
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Every engine has its own connection, also two of them in one process.

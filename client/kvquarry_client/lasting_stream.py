@@ -13,6 +13,7 @@ own, also while the engine is idle and sends nothing.
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 #: An engine that stays idle while its service is away says so more and more seldom.
 _LONGEST_PAUSE_S = 60.0
+#: A connection that held for so long is no flicker; the next one may be opened at once.
+_SETTLED_S = 5.0
+_LOOK_S = 5.0
 
 
 class LastingStream:
@@ -48,6 +52,7 @@ class LastingStream:
         self._unread: deque[pool_pb2.Batch] = deque()
         self._stream: BatchStream | None = None
         self._failure: Exception | None = None
+        self._reading_since: float | None = None
         self._changed = threading.Condition()
         self._is_closed = threading.Event()
         self._ended: queue.SimpleQueue[BatchStream | None] = queue.SimpleQueue()
@@ -82,15 +87,13 @@ class LastingStream:
             PoolLost: It came back without the pool.
             ServiceError: It ended the stream for another reason.
         """
-        while True:
-            stream = self._current()
-            try:
-                result = stream.read().result
-            except grpc.RpcError:
-                self._wait_for_another(stream)
-            else:
-                self._forget_until(result.number)
-                return result
+        self._reading_since = time.monotonic()
+        try:
+            result = self._read_until(self._reading_since + self._patience_s)
+        finally:
+            self._reading_since = None
+        self._forget_until(result.number)
+        return result
 
     def close(self) -> None:
         """End the stream from this side, for good; closing again is harmless."""
@@ -98,6 +101,15 @@ class LastingStream:
         self._ended.put(None)
         if self._stream is not None:
             self._stream.close()
+
+    def _read_until(self, give_up_at: float) -> pool_pb2.BatchResult:
+        """The next result, of whatever stream brings it."""
+        while True:
+            stream = self._current()
+            try:
+                return stream.read().result
+            except grpc.RpcError:
+                self._wait_for_another(stream, give_up_at)
 
     def _current(self) -> BatchStream:
         assert self._stream is not None, "the stream was not started"
@@ -108,22 +120,29 @@ class LastingStream:
             while self._unread and self._unread[0].number <= number:
                 self._unread.popleft()
 
-    def _wait_for_another(self, broken: BatchStream) -> None:
+    def _wait_for_another(self, broken: BatchStream, give_up_at: float) -> None:
         """Wait until the keeper has replaced a stream, or has found that it cannot."""
 
         def is_settled() -> bool:
             return self._stream is not broken or self._failure is not None
 
         with self._changed:
-            if not self._changed.wait_for(is_settled, timeout=self._patience_s):
-                raise nobody_answered(self._target, self._patience_s)
+            self._changed.wait_for(is_settled, timeout=give_up_at - time.monotonic())
             if self._failure is not None:
                 raise self._failure
+        # Also when there is always another one, but none that answers.
+        if time.monotonic() >= give_up_at:
+            raise nobody_answered(self._target, self._patience_s)
 
     def _keep(self) -> None:
         """The keeper's life: replace every stream that ends."""
-        while (ended := self._ended.get()) is not None:
+        pause_s = 0.0
+        found_at = time.monotonic()
+        while (ended := self._next_end()) is not None and self._failure is None:
             ended.close()
+            has_settled = time.monotonic() - found_at >= _SETTLED_S
+            pause_s = 0.0 if has_settled else min(max(2 * pause_s, RETRY_S), _SETTLED_S)
+            self._is_closed.wait(pause_s)
             try:
                 fresh = self._replacement(ended.failure())
             except (ServiceError, PoolLost, grpc.RpcError) as failure:
@@ -132,7 +151,30 @@ class LastingStream:
             if fresh is None:
                 return
             self._take_over(fresh)
+            found_at = time.monotonic()
             logger.warning("found kvquarry at %s again", self._target)
+
+    def _next_end(self) -> BatchStream | None:
+        """The next stream that ends, None when closed; meanwhile, look after who waits."""
+        while True:
+            try:
+                return self._ended.get(timeout=_LOOK_S)
+            except queue.Empty:
+                self._look_after_reader()
+
+    def _look_after_reader(self) -> None:
+        """A service that answers pings and nothing else must not be waited for in silence."""
+        since = self._reading_since
+        if since is None:
+            return
+        waited_s = time.monotonic() - since
+        if waited_s >= self._patience_s:
+            self._give_up(nobody_answered(self._target, self._patience_s))
+            self._current().close()
+        elif waited_s >= _LOOK_S:
+            logger.warning(
+                "waiting for an answer of kvquarry at %s (%.0f s so far)", self._target, waited_s
+            )
 
     def _replacement(self, error: grpc.RpcError) -> BatchStream | None:
         """A new stream, however long that takes; None when there is no need of one any more."""

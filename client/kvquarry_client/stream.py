@@ -1,12 +1,15 @@
 """One connection's ordered stream of batches, without memory of earlier connections."""
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+
+_WELCOME_TIMEOUT_S = 10.0
 
 
 class BatchStream:
@@ -27,7 +30,13 @@ class BatchStream:
         self._outbox.put(pool_pb2.AttachRequest(hello=self._hello))
         requests: Iterator[pool_pb2.AttachRequest] = iter(self._outbox.get, None)
         self._call = pool_pb2_grpc.PoolServiceStub(self._channel).Attach(requests)
-        return self.read()
+        # The stream as a whole has no deadline, so the wait for its first word needs one.
+        deadline = threading.Timer(_WELCOME_TIMEOUT_S, self._call.cancel)
+        deadline.start()
+        try:
+            return self.read()
+        finally:
+            deadline.cancel()
 
     def send(self, batch: pool_pb2.Batch) -> None:
         """Send a batch; its result will be read later."""

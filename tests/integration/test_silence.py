@@ -1,0 +1,113 @@
+"""A service that says too little is paced, waited for aloud, and given up in the end."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+from kvquarry_client import lasting_stream, stream
+from kvquarry_client.channel import open_channel
+from kvquarry_client.errors import ServiceUnavailable
+from kvquarry_client.lasting_stream import LastingStream
+from kvquarry_client.stream import BatchStream
+from kvquarry_client.target import Target, parse_target
+
+Requests = Iterator[pool_pb2.AttachRequest]
+Responses = Iterator[pool_pb2.AttachResponse]
+WELCOME = pool_pb2.AttachResponse(welcome=pool_pb2.Welcome())
+PATIENCE_S = 1.5
+
+
+class StrangeService(pool_pb2_grpc.PoolServiceServicer):
+    """Its streams do as the test says."""
+
+    def __init__(self, attach: Callable[[Requests], Responses]) -> None:
+        self.num_streams = 0
+        self._attach = attach
+
+    def Attach(self, request_iterator: Requests, context: object) -> Responses:  # noqa: N802
+        self.num_streams += 1
+        return self._attach(request_iterator)
+
+
+def break_off(requests: Requests) -> Responses:
+    next(requests)
+    yield WELCOME
+
+
+def say_nothing(requests: Requests) -> Responses:
+    yield from (WELCOME for _ in ())
+    list(requests)
+
+
+def answer_nothing(requests: Requests) -> Responses:
+    next(requests)
+    yield WELCOME
+    list(requests)
+
+
+@contextmanager
+def serving(service: StrangeService, path: Path) -> Iterator[Target]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    pool_pb2_grpc.add_PoolServiceServicer_to_server(service, server)
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    yield parse_target(f"unix:{path}")
+    server.stop(None).wait()
+
+
+@contextmanager
+def lasting(target: Target) -> Iterator[LastingStream]:
+    channel = open_channel(target)
+    lasting = LastingStream(lambda: BatchStream(channel, "pool", 1), target, patience_s=PATIENCE_S)
+    yield lasting
+    lasting.close()
+    channel.close()
+
+
+def test_a_service_that_always_breaks_off_is_paced_and_given_up(tmp_path: Path) -> None:
+    service = StrangeService(break_off)
+    with serving(service, tmp_path / "s") as target, lasting(target) as engine:
+        engine.start()
+        engine.send(pool_pb2.Batch(number=1))
+        start = time.monotonic()
+        with pytest.raises(ServiceUnavailable, match="no kvquarry service answered"):
+            engine.read()
+        assert PATIENCE_S <= time.monotonic() - start < PATIENCE_S + 2
+        assert 2 <= service.num_streams <= 6
+
+
+def test_a_service_that_does_not_welcome_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_WELCOME_TIMEOUT_S", 0.3)
+    service = StrangeService(say_nothing)
+    with (
+        serving(service, tmp_path / "s") as target,
+        lasting(target) as engine,
+        pytest.raises(ServiceUnavailable),
+    ):
+        engine.start()
+    assert service.num_streams > 1
+
+
+def test_an_answer_is_waited_for_aloud_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lasting_stream, "_LOOK_S", 0.3)
+    with (
+        serving(StrangeService(answer_nothing), tmp_path / "s") as target,
+        lasting(target) as engine,
+        caplog.at_level(logging.WARNING),
+    ):
+        engine.start()
+        engine.send(pool_pb2.Batch(number=1))
+        with pytest.raises(ServiceUnavailable):
+            engine.read()
+    assert "waiting for an answer of kvquarry at" in caplog.text
