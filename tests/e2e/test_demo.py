@@ -1,11 +1,17 @@
 """The parts of the demo that need no engine."""
 
 import io
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tokenizers import Tokenizer
 
+from kvquarry_vllm.demo.__main__ import main
 from kvquarry_vllm.demo.checkpoint import ARCHITECTURES, write_checkpoint
 from kvquarry_vllm.demo.environment import child_environment
 from kvquarry_vllm.demo.job import Candidate, EngineJob, RequestResult
@@ -87,6 +93,44 @@ def test_the_report_says_whether_outputs_were_equal(num_equal: int, words: str) 
     show(report, Console(file=text, width=100))
     assert words in text.getvalue()
     assert report.to_dict()["outputs_equal"] is (num_equal == 21)
+
+
+def test_the_model_alone_can_be_written_and_its_tokenizer_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "made" / "model"
+    assert main(["--write-model", str(folder)]) == 0
+    assert str(folder) in capsys.readouterr().out
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert names <= {path.name for path in folder.iterdir()}
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert tokenizer.encode("w3 w511").ids == [3, 511]
+
+
+DEMO_THAT_HANGS = """
+import sys, time
+from pathlib import Path
+from kvquarry_vllm.demo.service import ServiceProcess
+folder = Path(sys.argv[1])
+options = ("--metrics-listen", "off")
+service = ServiceProcess(folder / "s", log=folder / "log", options=options)
+service.start()
+print(service.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_demo_leaves_no_service_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DEMO_THAT_HANGS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        service = int(demo.stdout.readline())
+        os.kill(service, 0)
+        demo.kill()
+    deadline = time.monotonic() + 10
+    while (tmp_path / "s").exists():
+        assert time.monotonic() < deadline, "the service still listens"
+        time.sleep(0.05)
 
 
 def test_nothing_compared_is_not_equal() -> None:

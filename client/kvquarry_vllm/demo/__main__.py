@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
-from kvquarry_vllm.demo.checkpoint import ARCHITECTURES, write_checkpoint
+from kvquarry_vllm.demo.checkpoint import ARCHITECTURES, VOCAB_SIZE, write_checkpoint
 from kvquarry_vllm.demo.engine import EngineFailure, EngineRun, ProgressSink
 from kvquarry_vllm.demo.job import EngineJob, EngineResult
 from kvquarry_vllm.demo.jobs import (
@@ -30,6 +30,7 @@ from kvquarry_vllm.demo.preflight import this_processor
 from kvquarry_vllm.demo.progress import Progress, Say, progress_on
 from kvquarry_vllm.demo.report import Equality, Hits, Report, num_equal, show
 from kvquarry_vllm.demo.service import ServiceFailure, ServiceProcess, read_status
+from kvquarry_vllm.demo.tokenizer import word, write_tokenizer
 from kvquarry_vllm.demo.workload import equality_waves
 
 _ENGINE_TIMEOUT_S: Final = 300.0
@@ -39,11 +40,21 @@ _EXIT_DIFFERENT: Final = 1
 _EXIT_BROKEN: Final = 2
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; 0 when all outputs were equal, 1 when not, 2 when something did not run."""
     parser = argparse.ArgumentParser(prog="python -m kvquarry_vllm.demo", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    as_json = parser.parse_args().json
+    parser.add_argument(
+        "--write-model",
+        type=Path,
+        metavar="FOLDER",
+        help="only write the demo's tiny model and a made-up tokenizer, to be served by hand",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.write_model is not None:
+        print(write_model(arguments.write_model))
+        return 0
+    as_json = arguments.json
     console = Console(stderr=as_json)
     signal.signal(signal.SIGTERM, _stop)  # so that no process is left then either
     try:
@@ -59,6 +70,15 @@ def main() -> int:
     return 0 if report.equality.holds else _EXIT_DIFFERENT
 
 
+def write_model(folder: Path) -> str:
+    """Write the model that the demo shows on this processor; says what was written where."""
+    name = this_processor().model
+    write_checkpoint(ARCHITECTURES[name](), folder)
+    write_tokenizer(folder)
+    words = f"{word(3)} to {word(VOCAB_SIZE - 1)}"
+    return f"{folder}: a tiny random {name}, with a tokenizer of the words {words}"
+
+
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + signal_number)
 
@@ -67,7 +87,7 @@ def run_demo(console: Console) -> Report:
     """Measure everything; leaves no process and no file behind."""
     processor = this_processor()
     console.print(processor.verdict, markup=False, highlight=False, soft_wrap=True)
-    name = "qwen3-next" if processor.runs_hybrids else "llama"
+    name = processor.model
     progress = progress_on(console)
     with tempfile.TemporaryDirectory(prefix="kvquarry-") as folder:
         place = Path(folder)

@@ -24,6 +24,11 @@ class Processor:
         return bool(self.bf16_units)
 
     @property
+    def model(self) -> str:
+        """The name of the demo's model that it can run."""
+        return "qwen3-next" if self.runs_hybrids else "llama"
+
+    @property
     def verdict(self) -> str:
         """One line: what it has and what is therefore shown."""
         if self.runs_hybrids:

@@ -107,7 +107,7 @@ def _hit_table(stock: Hits, kvquarry: Hits) -> Table:
     for length in RESENT_LENGTHS:
         row = (_slashed(hits.resent[length]) for hits in (stock, kvquarry))
         table.add_row(f"{length} tokens", *row)
-    title = f"{NUM_SHARING} prompts, {SHARED_PREFIX_TOKENS} shared"
+    title = f"{NUM_SHARING} that share {SHARED_PREFIX_TOKENS}"
     table.add_row(title, _slashed(stock.shared), _slashed(kvquarry.shared))
     return table
 
@@ -123,11 +123,12 @@ def _shared_note(report: Report) -> tuple[str, ...]:
     second = report.stock.shared[1]
     if second <= report.kvquarry.shared[1]:
         return ()
-    total = SHARED_PREFIX_TOKENS + SHARED_SUFFIX_TOKENS
-    where = f"{second}, happens to lie within the shared {SHARED_PREFIX_TOKENS}."
+    shared, own = SHARED_PREFIX_TOKENS, SHARED_SUFFIX_TOKENS
     return (
-        f"  (In {total} tokens, stock's last boundary, {where}",
-        "  kvquarry's lies behind them; it keeps the place where prompts part once it was seen.)",
+        f"  The last row's prompts share {shared} tokens and go on with {own} of their own. Each",
+        f"  leaves a state at its last block boundary. Stock's, at {second}, happens to lie in the",
+        "  shared part, so the second prompt finds it. kvquarry's lies behind; but from the second",
+        "  prompt on it also keeps a state near the place where the prompts part.",
     )
 
 
@@ -143,8 +144,8 @@ def _verdict(equality: Equality) -> tuple[str, ...]:
     )
     if not equality.num_class_changes:
         return lines
-    changed = f"{equality.num_class_changes} times a slab of the pool went from one kind of block"
-    return (*lines, f"Meanwhile {changed} to another.")
+    changes = f"{equality.num_class_changes} times from attention blocks to states or back"
+    return (*lines, f"Meanwhile a piece of kvquarry's memory changed {changes}.")
 
 
 def _slashed(hits: tuple[int, ...]) -> str:

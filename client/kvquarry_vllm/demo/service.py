@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kvquarry.v1alpha import admin_pb2, admin_pb2_grpc
 from kvquarry_client.target import parse_target
 from kvquarry_vllm.demo.environment import child_environment
+from kvquarry_vllm.demo.leash import on_leash
 
 _READY_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 15.0
@@ -58,11 +59,14 @@ class ServiceProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it and wait until it serves; raises ``ServiceFailure``."""
+        """Start it and wait until it serves; raises ``ServiceFailure``.
+
+        It ends by itself when the thread that called this ends, so call it from the main thread.
+        """
         command = [*kvquarry_command(), "serve", "--listen", self.target, *self._options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command,
+                on_leash(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
