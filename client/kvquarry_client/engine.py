@@ -17,6 +17,7 @@ from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
+from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
 
 _CALL_TIMEOUT_S = 10.0
 _ledgers: dict[str, Ledger] = {}
@@ -46,10 +47,12 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     num_workers: int,
     model: str,
     connect_timeout_s: float,
+    policies: PolicyNames = NO_CHOICE_BUT_STAY,
 ) -> OpenedPool:
     """Open a pool and attach to it; waits for a service that is not up yet.
 
     Raises:
+        UsageError: Of ``inproc:``, when there is no policy of a name.
         ServiceUnavailable: Nobody answered in time.
         ServiceError: The service refused.
         PlanError: The memory or the groups admit no plan.
@@ -57,8 +60,8 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     where = parse_target(target)
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
-        return _open_inproc(plan)
-    request = wire.open_request(engine, groups, pool_bytes, num_workers, model)
+        return _open_inproc(plan, policies)
+    request = wire.open_request(engine, groups, pool_bytes, num_workers, model, policies)
     return _open_remote(where, request, plan, connect_timeout_s)
 
 
@@ -67,8 +70,9 @@ def ledger_of(pool_id: str) -> Ledger:
     return _ledgers[pool_id]
 
 
-def _open_inproc(plan: Plan) -> OpenedPool:
-    pool_id, ledger = open_inproc(plan)
+def _open_inproc(plan: Plan, policies: PolicyNames) -> OpenedPool:
+    chosen = installed_policies().make(policies.or_else(PolicyNames()))
+    pool_id, ledger = open_inproc(plan, chosen)
     _ledgers[pool_id] = ledger
     return OpenedPool(pool_id, 1, plan)
 

@@ -10,6 +10,7 @@ from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask, FullRows
 from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
+from kvquarry_core.policies import BUILT_IN, Policies, PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import LayerView, check_worker
@@ -18,10 +19,10 @@ _numbers = itertools.count(1)
 _pools: dict[str, "InprocLedger"] = {}
 
 
-def open_inproc(plan: Plan) -> tuple[str, "InprocLedger"]:
+def open_inproc(plan: Plan, policies: Policies | None = None) -> tuple[str, "InprocLedger"]:
     """A pool of this process, by a name of its own."""
     pool_id = f"inproc-{next(_numbers)}"
-    _pools[pool_id] = InprocLedger(plan)
+    _pools[pool_id] = InprocLedger(plan, policies)
     return pool_id, _pools[pool_id]
 
 
@@ -39,11 +40,18 @@ def register_inproc_worker(pool_id: str, views: Sequence[LayerView], buffer_byte
 class InprocLedger:
     """A :class:`~kvquarry_client.ledger.Ledger` that calls a pool of its own."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, policies: Policies | None = None) -> None:
         self.num_exchanges = 0
         self.has_worker = False
         self._log = EvictionLog()
-        self.pool = Pool(plan, observer=self._log)
+        chosen = policies or BUILT_IN.make(PolicyNames())
+        self.pool = Pool(
+            plan,
+            placement=chosen.placement,
+            eviction=chosen.eviction,
+            relocation=chosen.relocation,
+            observer=self._log,
+        )
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask`."""

@@ -6,6 +6,7 @@ States are not granted to a request: they come from the engine's stock.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kvquarry_client.renames import Renames
 from kvquarry_client.scheduling import Allocation
 from kvquarry_client.stock import StateStock
 from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
@@ -205,6 +206,18 @@ class ShadowRequest:
             dirty.clear()
             for column in columns:
                 column.clear()
+
+    def rename(self, renames: Renames) -> None:
+        """Blocks moved: the tables, which vLLM may hold on to, are changed in place."""
+        for members, table, granted, dirty in zip(
+            self._plan.kinds, self.tables, self._granted, self._dirty, strict=True
+        ):
+            for group, column, waiting in zip(members, table.columns, granted, strict=True):
+                renames.apply(group, column)
+                renames.apply(group, waiting)
+            renamed = {renames.of_group(members[0], block) for block in dirty}
+            dirty.clear()
+            dirty.update(renamed)
 
     # Content.
 

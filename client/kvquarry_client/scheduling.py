@@ -21,6 +21,7 @@ class ShadowSettings:
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
         retention: Which states are kept as checkpoints; None where nothing is ever committed.
+        moves_blocks: Whether the engine's workers can move blocks: then every step is marked.
         in_flight_tokens: The most tokens on their way at once, where steps overlap; 0 for those of
             one step.
         ahead_tokens: Where memory is plenty, attention blocks are asked for so many tokens before
@@ -35,6 +36,7 @@ class ShadowSettings:
     retention: Retention | None
     ahead_tokens: int = 0
     in_flight_tokens: int = 0
+    moves_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

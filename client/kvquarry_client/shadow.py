@@ -23,6 +23,7 @@ from dataclasses import replace
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
+from kvquarry_client.renames import Renames
 from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
@@ -34,6 +35,7 @@ from kvquarry_core.messages import (
     RefusalCause,
 )
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.relocation import Move
 
 
 class Shadow:
@@ -48,9 +50,12 @@ class Shadow:
         self._pending: dict[str, ShadowRequest] = {}
         self._detached: dict[Handle, ShadowRequest] = {}
         self._refusals = RefusalMemo()
-        self._supply = Supply(plan, ledger, self._refusals, ahead_tokens=settings.ahead_tokens)
+        self._supply = Supply(
+            plan, ledger, self._refusals, self._rename, ahead_tokens=settings.ahead_tokens
+        )
         self._to_settle: dict[Handle, ShadowRequest] = {}
         self._to_zero: list[list[BlockId]] = [[] for _ in plan.classes]
+        self._moves: list[Move] = []
         self._committed_states = False
         self._ran_out_alone = False
         self._times_stuck = 0
@@ -256,7 +261,7 @@ class Shadow:
         self._to_settle.clear()
         self._refusals.clear_cause(RefusalCause.SAME_STEP)
         self._return_idle_states()
-        if self._committed_states:
+        if self._committed_states or self._settings.moves_blocks:
             self.ledger.begin_step()
             self._committed_states = False
 
@@ -274,6 +279,26 @@ class Shadow:
         """
         taken, self._to_zero = self._to_zero, [[] for _ in self.plan.classes]
         return taken
+
+    def take_moves(self) -> list[Move]:
+        """Blocks moved since the last call, in order: their bytes are copied before all else."""
+        taken, self._moves = self._moves, []
+        return taken
+
+    def _rename(self, moves: Sequence[Move]) -> None:
+        """The pool moved blocks; whoever knows them calls them by their new ids from now on.
+
+        A block that was to be zeroed and has given way since would lose what moved into it.
+        """
+        renames = Renames(self.plan, moves)
+        requests = (self._live.values(), self._pending.values(), self._detached.values())
+        for request in itertools.chain.from_iterable(requests):
+            request.rename(renames)
+        self._supply.stock.rename(renames)
+        for move in moves:
+            if move.target in self._to_zero[move.size_class]:
+                self._to_zero[move.size_class].remove(move.target)
+        self._moves += moves
 
     def reset_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""

@@ -7,6 +7,7 @@ nobody.
 
 from collections.abc import Iterable, Sequence
 
+from kvquarry_client.renames import Renames
 from kvquarry_core.ids import KindId
 from kvquarry_core.messages import Grant
 from kvquarry_core.plan import GroupKind, Plan
@@ -40,6 +41,11 @@ class StateStock:
             if self.stocks[kind]:
                 columns = [grant.blocks[group] for group in members]
                 self._rows[kind] += zip(*columns, strict=True)
+
+    def rename(self, renames: Renames) -> None:
+        """Blocks moved."""
+        for rows, members in zip(self._rows, self._plan.kinds, strict=True):
+            rows[:] = [renames.row(members, row) for row in rows]
 
     def take(self, kind: KindId, num_rows: int) -> tuple[Row, ...]:
         """Rows for a request; the one retired last comes first: its bytes may still be cached."""

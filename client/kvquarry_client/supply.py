@@ -10,7 +10,7 @@ That is luxury, and costs nobody anything: whoever asks while memory is not plen
 back all that lies idle, so that the pool evicts nothing it could have kept.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest
@@ -29,22 +29,31 @@ from kvquarry_core.messages import (
     GrowRequest,
     LeaseRequest,
     Refusal,
+    moves_of,
 )
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
+from kvquarry_core.relocation import Move
 
 
 class Supply:
     """What the engine has beyond what its requests use, and how it gets more."""
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, refusals: RefusalMemo, *, ahead_tokens: int
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        refusals: RefusalMemo,
+        on_moves: Callable[[Sequence[Move]], None],
+        *,
+        ahead_tokens: int,
     ) -> None:
-        """``refusals`` are forgotten when something goes back."""
+        """``refusals`` are forgotten when something goes back; ``on_moves`` hears of moves."""
         self.stock = StateStock(plan)
         self._plan = plan
         self._ledger = ledger
         self._refusals = refusals
+        self._on_moves = on_moves
         self._rows_ahead = max(
             (
                 -(-ahead_tokens // group.block_tokens)
@@ -115,6 +124,9 @@ class Supply:
         """Ask, and share out what was granted to the stock and ahead."""
         answers = self._ledger.ask(asks)
         for ask, answer in zip(asks, answers, strict=True):
+            moves = moves_of(answer)
+            if moves:
+                self._on_moves(moves)
             if isinstance(ask, LeaseRequest) and isinstance(answer, Grant):
                 self.stock.add_grant(answer)
             elif isinstance(answer, AheadGrant):

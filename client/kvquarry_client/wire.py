@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_client.errors import PlanMismatch, ServiceError
 from kvquarry_client.ledger import Eviction
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import (
     Admission,
@@ -25,6 +25,8 @@ from kvquarry_core.messages import (
     RefusalCause,
 )
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
+from kvquarry_core.policies import PolicyNames
+from kvquarry_core.relocation import Move
 
 _GROUP_KINDS = {
     GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
@@ -155,8 +157,13 @@ class BatchBuilder:
         return self._operations[-1]
 
 
-def open_request(
-    engine: str, groups: Iterable[GroupSpec], pool_bytes: int, num_workers: int, model: str
+def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
+    engine: str,
+    groups: Iterable[GroupSpec],
+    pool_bytes: int,
+    num_workers: int,
+    model: str,
+    policies: PolicyNames,
 ) -> pool_pb2.OpenPoolRequest:
     """The message that opens a pool."""
     return pool_pb2.OpenPoolRequest(
@@ -165,6 +172,11 @@ def open_request(
         pool_size_bytes=pool_bytes,
         worker_count=num_workers,
         model=model,
+        policies=pool_pb2.Policies(
+            placement=policies.placement,
+            eviction=policies.eviction,
+            relocation=policies.relocation,
+        ),
     )
 
 
@@ -264,7 +276,15 @@ def _admission(admission: pool_pb2.Admission) -> Admission:
 
 
 def _grant(grant: pool_pb2.Grant) -> Grant:
-    return Grant(_block_lists(grant.blocks), _block_lists(grant.dirty))
+    return Grant(_block_lists(grant.blocks), _block_lists(grant.dirty), _moves(grant.moves))
+
+
+def _moves(moves: pool_pb2.Moves) -> tuple[Move, ...]:
+    columns = zip(moves.size_classes, moves.sources, moves.targets, strict=True)
+    return tuple(
+        Move(ClassId(size_class), BlockId(source), BlockId(target))
+        for size_class, source, target in columns
+    )
 
 
 def _refusal(refusal: pool_pb2.Refusal) -> Refusal:

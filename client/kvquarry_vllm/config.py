@@ -31,6 +31,7 @@ class MixedKVCacheConfig(KVCacheConfig):
         num_lookahead_tokens: Attention slots beyond them, for draft tokens.
         max_in_flight_tokens: Tokens of all steps that overlap.
         ahead_tokens: Blocks are asked for so many tokens before they are needed.
+        moves_blocks: Whether the workers move blocks when the pool's owner says so.
         watermark: Share of the blocks that stay free when a request is admitted.
         target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
         engine: The engine's name there.
@@ -47,6 +48,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     max_in_flight_tokens: int = field(kw_only=True)
     watermark: float = field(kw_only=True)
     ahead_tokens: int = field(default=DEFAULT_AHEAD_TOKENS, kw_only=True)
+    moves_blocks: bool = field(default=False, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)

@@ -24,7 +24,7 @@ from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
-from kvquarry_vllm.zeroing import BlocksToZero
+from kvquarry_vllm.zeroing import MemoryOrders
 
 
 def make_kv_cache_manager(
@@ -48,6 +48,7 @@ def make_kv_cache_manager(
         retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
         ahead_tokens=kv_cache_config.ahead_tokens,
         in_flight_tokens=kv_cache_config.max_in_flight_tokens,
+        moves_blocks=kv_cache_config.moves_blocks,
     )
     shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(
@@ -225,11 +226,12 @@ class QuarryKVCacheManager:
         """What the last step did not use goes back."""
         self.shadow.begin_step()
 
-    def take_new_block_ids(self) -> BlocksToZero:
-        """What to zero, by class; the last call while a step is planned, so that is sent now."""
+    def take_new_block_ids(self) -> MemoryOrders:
+        """What to move and to zero; the last call while a step is planned, so that is sent now."""
         by_class = self.shadow.take_blocks_to_zero()
+        moves = self.shadow.take_moves()
         self.shadow.end_step()
-        return BlocksToZero(tuple(map(tuple, by_class)))
+        return MemoryOrders(tuple(map(tuple, by_class)), tuple(moves))
 
     def take_events(self) -> list[KVCacheEvent]:
         """KV events since the last call.

@@ -35,12 +35,14 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         num_workers=len(configs),
         model=vllm_config.model_config.model,
         connect_timeout_s=settings.connect_timeout_s,
+        policies=settings.policies,
     )
     _check_same_plan(config, opened)
     for worker_config in configs:
         worker_config.target = settings.target.text
         worker_config.engine = engine
         worker_config.ahead_tokens = settings.ahead_tokens
+        worker_config.moves_blocks = settings.moves_blocks
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation
     _say_what_is_open(config)

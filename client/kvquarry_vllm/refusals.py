@@ -45,7 +45,11 @@ def refuse_settings(settings: Settings, vllm_config: Any) -> None:
     Raises:
         SettingRefused: With the setting's name and what to change.
     """
-    rules = (*RULES, *(INPROC_RULES if settings.target.is_inproc else ()))
+    rules = (
+        *RULES,
+        *(INPROC_RULES if settings.target.is_inproc else ()),
+        *(RELOCATION_RULES if settings.moves_blocks else ()),
+    )
     for rule in rules:
         if rule.is_set(vllm_config):
             raise SettingRefused(rule.message())
@@ -149,5 +153,20 @@ INPROC_RULES = (
         lambda c: c.parallel_config.world_size > 1,
         "only the service compares what several workers built",
         "Start `kvquarry serve` and set KVQUARRY_TARGET to its socket",
+    ),
+)
+
+RELOCATION_RULES = (
+    Rule(
+        "KVQUARRY_RELOCATION and --speculative-config",
+        lambda c: c.speculative_config is not None,
+        "a draft model's runner keeps block tables of its own",
+        "Unset KVQUARRY_RELOCATION",
+    ),
+    Rule(
+        "KVQUARRY_RELOCATION and the V2 model runner (VLLM_USE_V2_MODEL_RUNNER)",
+        lambda c: c.use_v2_model_runner,
+        "its block tables cannot be renamed yet",
+        "Unset KVQUARRY_RELOCATION",
     ),
 )

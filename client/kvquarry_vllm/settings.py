@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
+from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames
 
 if TYPE_CHECKING:
     from kvquarry_client.target import Target
@@ -31,13 +32,20 @@ class Settings:
         target: Where the accounting is.
         engine: The engine's name at the service.
         connect_timeout_s: How long to wait for a service that does not answer.
+        policies: What the pool goes by; an empty name for its owner's choice.
         ahead_tokens: Blocks are asked for so many tokens before they are needed; 0 for not at all.
     """
 
     target: Target
     engine: str
     connect_timeout_s: float
+    policies: PolicyNames = NO_CHOICE_BUT_STAY
     ahead_tokens: int = DEFAULT_AHEAD_TOKENS
+
+    @property
+    def moves_blocks(self) -> bool:
+        """Whether blocks of running requests may move."""
+        return self.policies.relocation != NO_CHOICE_BUT_STAY.relocation
 
     def engine_of(self, parallel_config: Any) -> str:
         """The engine's own name: data-parallel engines share an environment, not a pool."""
@@ -60,6 +68,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
         _target(text),
         _engine_name(environ.get("KVQUARRY_ENGINE", "")),
         _timeout_s(environ.get("KVQUARRY_CONNECT_TIMEOUT_S", "")),
+        _policies(environ),
         _ahead_tokens(environ.get("KVQUARRY_AHEAD_TOKENS", "")),
     )
 
@@ -83,6 +92,15 @@ def _engine_name(text: str) -> str:
             f"not {name!r}"
         )
     return name
+
+
+def _policies(environ: Mapping[str, str]) -> PolicyNames:
+    chosen = PolicyNames(
+        environ.get("KVQUARRY_PLACEMENT", ""),
+        environ.get("KVQUARRY_EVICTION", ""),
+        environ.get("KVQUARRY_RELOCATION", ""),
+    )
+    return chosen.or_else(NO_CHOICE_BUT_STAY)
 
 
 def _ahead_tokens(text: str) -> int:

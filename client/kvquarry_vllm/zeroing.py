@@ -7,7 +7,7 @@ A block is zeroed when its bytes were last of another class: a kernel loads whol
 it has not written yet, a state's bytes or another format's may be no number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,24 +16,28 @@ from vllm.utils.torch_utils import async_tensor_h2d
 
 from kvquarry_client.views import whole_blocks
 from kvquarry_core.ids import BlockId, ClassId
+from kvquarry_core.relocation import Move
 from kvquarry_vllm.config import MixedKVCacheConfig
 
 
 @dataclass(frozen=True, slots=True)
-class BlocksToZero:
-    """What a step zeroes: stands where vLLM's ``SchedulerOutput`` has one list of ids.
+class MemoryOrders:
+    """What a step does to memory before it computes: first it moves blocks, then it zeroes some.
 
-    Pickled by reference, so this module must be importable in every worker.
+    Stands where vLLM's ``SchedulerOutput`` has one list of ids to zero. Pickled by reference, so
+    this module must be importable in every worker.
 
     Attributes:
-        by_class: Block ids by :data:`ClassId`.
+        by_class: Ids of blocks to zero, by :data:`ClassId`.
+        moves: Blocks to move, in order.
     """
 
     by_class: tuple[tuple[BlockId, ...], ...]
+    moves: tuple[Move, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do; vLLM sends nothing otherwise."""
-        return any(self.by_class)
+        return bool(self.moves) or any(self.by_class)
 
 
 class ClassZeroer:
@@ -49,7 +53,7 @@ class ClassZeroer:
             for index in range(len(config.plan.classes))
         ]
 
-    def zero_block_ids(self, blocks: BlocksToZero | list[int]) -> None:
+    def zero_block_ids(self, blocks: MemoryOrders | list[int]) -> None:
         """Zero blocks in all their layers.
 
         Args:
@@ -57,10 +61,16 @@ class ClassZeroer:
                 zeroed in every class.
         """
         by_class: Sequence[Sequence[int]]
-        by_class = blocks.by_class if isinstance(blocks, BlocksToZero) else [blocks] * len(self)
+        by_class = blocks.by_class if isinstance(blocks, MemoryOrders) else [blocks] * len(self)
         for view, ids in zip(self._blocks, by_class, strict=True):
             if ids:
                 _zero(view, ids)
+
+    def move(self, moves: Iterable[Move]) -> None:
+        """Copy blocks with all their layers, one after the other: a source may be taken again."""
+        for move in moves:
+            view = self._blocks[move.size_class]
+            view[move.target].copy_(view[move.source])
 
     def warmup(self, num_kv_blocks: int) -> None:
         """See ``KVBlockZeroer.warmup``; the null block means nothing to anybody."""

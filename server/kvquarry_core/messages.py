@@ -184,6 +184,17 @@ class AheadGrant:
 Answer = Admission | Grant | AheadGrant | Refusal
 
 
+def moves_of(answer: Answer) -> tuple[Move, ...]:
+    """The blocks that were moved to give this answer."""
+    match answer:
+        case Admission():
+            return answer.grant.moves
+        case Grant():
+            return answer.moves
+        case _:
+            return ()
+
+
 @dataclass(slots=True)
 class PoolCounters:
     """What happened since the pool was opened; only ever grows.

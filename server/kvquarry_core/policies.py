@@ -46,6 +46,8 @@ class PolicyNames:
 
 #: Leaves every choice to somebody else.
 NO_CHOICE = PolicyNames("", "", "")
+#: The same of an engine that cannot move blocks, or does not say that it can.
+NO_CHOICE_BUT_STAY = PolicyNames("", "", "off")
 
 
 @dataclass(frozen=True, slots=True)

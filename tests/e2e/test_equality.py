@@ -6,7 +6,15 @@ import pytest
 
 from kvquarry_vllm.demo.job import EngineResult
 from kvquarry_vllm.demo.jobs import TIGHT_POOL_BYTES, equality_job, kvquarry_env, stock_env
-from tests.e2e.harness import SEEDS, Engines, all_waves, class_changes, differing, sabotaged
+from tests.e2e.harness import (
+    SEEDS,
+    Engines,
+    all_waves,
+    class_changes,
+    differing,
+    pools_of,
+    sabotaged,
+)
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(500)]
 
@@ -48,6 +56,27 @@ def test_the_same_core_in_the_engines_process_serves_the_same(
     assert differing(stock_hybrid, ours) == []
 
 
+def test_moved_blocks_take_their_content_along(
+    engines: Engines, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    """At every tenth step as many blocks as can move do: running, cached and shared ones."""
+    env = {**kvquarry_env("inproc:", "moves"), "KVQUARRY_RELOCATION": "evacuate"}
+    job = equality_job(hybrid, env, all_waves(*SEEDS), **TIGHT)
+    ours = engines.run(sabotaged(job, "force_moves"))
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, ours) == []
+
+
+def test_a_tight_pool_moves_blocks_by_itself(
+    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    env = {**kvquarry_env(service, "relocation"), "KVQUARRY_RELOCATION": "evacuate"}
+    with engines.served(equality_job(hybrid, env, all_waves(*SEEDS), **TIGHT)) as ours:
+        [pool] = pools_of(service, "relocation")
+    assert differing(stock_hybrid, ours) == []
+    assert sum(pool.counters.move_counts) > 0
+
+
 def test_a_model_of_one_size_class_serves_the_same(
     engines: Engines, service: str, full_attention: Path
 ) -> None:
@@ -59,12 +88,14 @@ def test_a_model_of_one_size_class_serves_the_same(
     assert differing(stock, ours) == []
 
 
-@pytest.mark.parametrize("fault", ["shift_ids", "skip_zeroing"])
+@pytest.mark.parametrize("fault", ["shift_ids", "skip_zeroing", "move_without_copying"])
 def test_a_planted_fault_shows_in_the_outputs(
     engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult, fault: str
 ) -> None:
     """The negative controls: were these green, the tests above would prove nothing."""
     env = kvquarry_env(service, fault)
+    if fault == "move_without_copying":
+        env = {**kvquarry_env("inproc:", fault), "KVQUARRY_RELOCATION": "evacuate"}
     job = equality_job(hybrid, env, FEW_WAVES, **TIGHT)
     ours = engines.run(sabotaged(job, fault))
     assert ours.served_by_kvquarry

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
-from kvquarry_vllm.zeroing import BlocksToZero
+from kvquarry_vllm.zeroing import MemoryOrders
 from tests.scheduler.language import Text
 from tests.scheduler.layout import GroupLayout
 from tests.scheduler.memory import PoolMemory
@@ -112,7 +112,7 @@ class ScriptedWorker:
 
     # The batch.
 
-    def _zero(self, blocks: BlocksToZero | list[int]) -> None:
+    def _zero(self, blocks: MemoryOrders | list[int]) -> None:
         """Ours names the size class; stock's list is flat and applied to every attention group."""
         if isinstance(blocks, list):
             for group in self.memory.layout.attention:

@@ -19,7 +19,7 @@ from kvquarry_core.ids import BlockId
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.gates.replacements import making_zeroer, zeroing_by_class
 from kvquarry_vllm.warmup import only_common_ids
-from kvquarry_vllm.zeroing import BlocksToZero, ClassZeroer, zeroer_of
+from kvquarry_vllm.zeroing import ClassZeroer, MemoryOrders, zeroer_of
 from tests.vllm.configurations import LAYOUTS, attention, hybrid_layers, pool_config, state
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def buffer_of(runner: SimpleNamespace) -> torch.Tensor:
 
 
 def bytes_of(
-    config: MixedKVCacheConfig, blocks: BlocksToZero, layout: LAYOUTS = LAYOUTS.LBHNC
+    config: MixedKVCacheConfig, blocks: MemoryOrders, layout: LAYOUTS = LAYOUTS.LBHNC
 ) -> torch.Tensor:
     """True where these blocks are, by the definition of a block id alone."""
     plan = config.plan
@@ -86,7 +86,7 @@ def bytes_of(
     return marked
 
 
-def some_of_each_attention_class(config: MixedKVCacheConfig) -> BlocksToZero:
+def some_of_each_attention_class(config: MixedKVCacheConfig) -> MemoryOrders:
     """A few ids, the last one among them; none of a state."""
     by_class: list[tuple[BlockId, ...]] = [()] * len(config.plan.classes)
     for index, group in enumerate(config.kv_cache_groups):
@@ -94,7 +94,7 @@ def some_of_each_attention_class(config: MixedKVCacheConfig) -> BlocksToZero:
             size_class = config.plan.class_of_group[index]
             last = config.plan.classes[size_class].num_blocks - 1
             by_class[size_class] = tuple(map(BlockId, (3 + size_class, 11, last)))
-    return BlocksToZero(tuple(by_class))
+    return MemoryOrders(tuple(by_class))
 
 
 @MODELS
@@ -144,7 +144,7 @@ def test_stocks_flat_list_cannot_say_which_size_it_means() -> None:
     meant[wide] = (BlockId(3),)
     CPUModelRunner._zero_block_ids(runner, [3])
     zeroed = buffer_of(runner) == 0
-    assert (zeroed & ~bytes_of(config, BlocksToZero(tuple(meant)))).any()
+    assert (zeroed & ~bytes_of(config, MemoryOrders(tuple(meant)))).any()
 
 
 def stock_zeroer(config: MixedKVCacheConfig, runner: SimpleNamespace) -> KVBlockZeroer:
@@ -231,17 +231,17 @@ def test_vllms_warm_up_zeroes_the_null_block_alone() -> None:
     config = config_of(TWO_ATTENTION_SIZES)
     runner = runner_over(config)
     zeroer_of(runner).warmup(config.num_blocks)
-    null = BlocksToZero(((BlockId(0),),) * len(config.plan.classes))
+    null = MemoryOrders(((BlockId(0),),) * len(config.plan.classes))
     assert torch.equal(buffer_of(runner) == 0, bytes_of(config, null))
 
 
 def test_blocks_to_zero_reach_a_worker_in_another_process() -> None:
-    blocks = BlocksToZero(((BlockId(3), BlockId(7)), ()))
+    blocks = MemoryOrders(((BlockId(3), BlockId(7)), ()))
     output = SchedulerOutput.make_empty()
     output.new_block_ids_to_zero = blocks  # type: ignore[assignment]
     assert pickle.loads(pickle.dumps(output)).new_block_ids_to_zero == blocks
     assert blocks
-    assert not BlocksToZero(((), ()))
+    assert not MemoryOrders(((), ()))
 
 
 def test_a_pool_of_several_classes_asks_for_zeroing_and_one_of_a_single_class_does_not() -> None:

@@ -41,6 +41,11 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
         ),
         Hook("vllm.v1.worker.gpu.warmup", "_warmup_kernels", guarding_kernel_warm_up),
         *zeroing_hooks(),
+        Hook(
+            "vllm.v1.worker.gpu_model_runner",
+            "GPUModelRunner._update_states",
+            moving_blocks,
+        ),
         Hook("vllm.v1.core.sched.scheduler", "KVCacheManager", choosing_manager),
     )
 
@@ -289,6 +294,20 @@ def zeroing_by_class(original: Function) -> Function:
             original(self, block_ids)
 
     return _zero_block_ids
+
+
+def moving_blocks(original: Function) -> Function:
+    """``GPUModelRunner._update_states``: the first thing a step does in a worker."""
+
+    @functools.wraps(original)
+    def _update_states(self: Any, scheduler_output: Any) -> Any:
+        if isinstance(self.kv_cache_config, MixedKVCacheConfig):
+            from kvquarry_vllm.relocation import move_blocks
+
+            move_blocks(self, scheduler_output)
+        return original(self, scheduler_output)
+
+    return _update_states
 
 
 def choosing_manager(original: Function) -> Function:
