@@ -67,16 +67,6 @@ def test_moved_blocks_take_their_content_along(
     assert differing(stock_hybrid, ours) == []
 
 
-def test_a_tight_pool_moves_blocks_by_itself(
-    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult
-) -> None:
-    env = {**kvquarry_env(service, "relocation"), "KVQUARRY_RELOCATION": "evacuate"}
-    with engines.served(equality_job(hybrid, env, all_waves(*SEEDS), **TIGHT)) as ours:
-        [pool] = pools_of(service, "relocation")
-    assert differing(stock_hybrid, ours) == []
-    assert sum(pool.counters.move_counts) > 0
-
-
 def test_a_model_of_one_size_class_serves_the_same(
     engines: Engines, service: str, full_attention: Path
 ) -> None:
