@@ -22,17 +22,7 @@ from enum import Enum
 
 from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.ids import ClassId, GroupId, KindId
-
-#: Slabs up to this many times the smallest possible one are tried to get rid of padding.
-_LARGEST_SLAB_FACTOR = 32
-#: And not so large that fewer than this many fit: slabs are what classes exchange.
-_FEWEST_SLABS = 8
-_MOST_CANDIDATES = 1024
-#: What twice as many blocks of the largest class in a slab cost, as a share of the pool: measured
-#: under churn (``loadtest/churn.py``) with one to 16 states a slab.
-_PER_DOUBLING = 0.02
-#: Strides tried for one of them, from either end.
-_MOST_TRIED = 256
+from kvquarry_core.slab_choice import Content, SlabShape, choose_slab
 
 
 class GroupKind(Enum):
@@ -178,7 +168,8 @@ def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
     _check_groups(groups)
     num_regions = max(group.num_layers for group in groups)
     region_bytes = pool_bytes // num_regions
-    slab = _choose_slab(groups, region_bytes)
+    alignment = math.lcm(*(group.alignment_bytes for group in groups if group.may_be_padded))
+    slab = choose_slab({_content(group) for group in groups}, alignment, region_bytes)
     num_slabs = region_bytes // slab.slab_bytes
     reserved = -(-slab.cuts[-1].stride_bytes // slab.cuts[0].stride_bytes)
     contents = [cut.content for cut in slab.cuts]
@@ -203,46 +194,8 @@ def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
     return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """What a class's blocks hold: states and attention never share one.
-
-    Bytes that were last a state mean nothing to attention, whatever their number; as blocks of
-    two classes they are known to be dirty.
-    """
-
-    page_bytes: int
-    may_be_padded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """How a slab is cut for one class."""
-
-    content: _Content
-    stride_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Slab:
-    """A candidate: one slab cut for every class, the smallest stride first."""
-
-    slab_bytes: int
-    cuts: tuple[_Cut, ...]
-
-    def cost(self, region_bytes: int) -> float:
-        """Worst padding of a class, and what is lost to slabs that are only partly used.
-
-        That is the share of the pool one slab pins, and more where even the largest blocks share a
-        slab: then one of them keeps the rest of its slab from the other classes.
-        """
-        padding = max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
-        sharing = _PER_DOUBLING * math.log2(self.slab_bytes // self.cuts[-1].stride_bytes)
-        return padding + self.slab_bytes / max(region_bytes, 1) + sharing
-
-
-def _content(group: GroupSpec) -> _Content:
-    return _Content(group.page_bytes, group.may_be_padded)
+def _content(group: GroupSpec) -> Content:
+    return Content(group.page_bytes, group.may_be_padded)
 
 
 def _check_groups(groups: Sequence[GroupSpec]) -> None:
@@ -269,61 +222,7 @@ def _hash_tokens(groups: Sequence[GroupSpec]) -> int:
     return math.gcd(*(hit or [group.block_tokens for group in groups]))
 
 
-def _choose_slab(groups: Sequence[GroupSpec], region_bytes: int) -> _Slab:
-    """The slab with the least padding and pinning; one class needs no slabs at all."""
-    contents = sorted({_content(group) for group in groups}, key=_by_size)
-    if len(contents) == 1:
-        page = contents[0].page_bytes
-        return _Slab(max(region_bytes // page, 1) * page, (_Cut(contents[0], page),))
-    candidates = _candidates(groups, contents, region_bytes)
-    return min(candidates, key=lambda slab: slab.cost(region_bytes))
-
-
-def _by_size(content: _Content) -> tuple[int, bool]:
-    return content.page_bytes, content.may_be_padded
-
-
-def _candidates(
-    groups: Sequence[GroupSpec], contents: Sequence[_Content], region_bytes: int
-) -> Iterator[_Slab]:
-    alignment = math.lcm(*(group.alignment_bytes for group in groups if group.may_be_padded))
-    unpadded = [content.page_bytes for content in contents if not content.may_be_padded]
-    unit = math.lcm(alignment, *unpadded)
-    smallest = -(-contents[-1].page_bytes // unit)
-    largest = min(smallest * _LARGEST_SLAB_FACTOR, region_bytes // _FEWEST_SLABS // unit)
-    step = max(1, (largest - smallest) // _MOST_CANDIDATES)
-    for multiple in range(smallest, max(smallest, largest) + 1, step):
-        slab_bytes = multiple * unit
-        cuts = [_cut(content, slab_bytes, alignment) for content in contents]
-        cuts.sort(key=lambda cut: (cut.stride_bytes, _by_size(cut.content)))
-        yield _Slab(slab_bytes, tuple(cuts))
-
-
-def _cut(content: _Content, slab_bytes: int, alignment: int) -> _Cut:
-    page_bytes = content.page_bytes
-    if not content.may_be_padded:
-        return _Cut(content, page_bytes)
-    return _Cut(content, _stride(slab_bytes, page_bytes, alignment))
-
-
-def _stride(slab_bytes: int, page_bytes: int, alignment: int) -> int:
-    """The smallest aligned stride that holds a page and divides the slab.
-
-    A few hundred are tried from the largest number of blocks down and from the smallest stride up;
-    where neither finds one, a block takes the slab.
-    """
-    most = slab_bytes // page_bytes
-    for num_blocks in range(most, max(most - _MOST_TRIED, 1), -1):
-        if slab_bytes % (num_blocks * alignment) == 0:
-            return slab_bytes // num_blocks
-    least = -(-page_bytes // alignment)
-    for units in range(least, least + _MOST_TRIED):
-        if slab_bytes % (units * alignment) == 0:
-            return units * alignment
-    return slab_bytes
-
-
-def _size_classes(slab: _Slab, num_slabs: int, reserved: int) -> Iterator[SizeClass]:
+def _size_classes(slab: SlabShape, num_slabs: int, reserved: int) -> Iterator[SizeClass]:
     for index, cut in enumerate(slab.cuts):
         per_slab = slab.slab_bytes // cut.stride_bytes
         num_blocks = per_slab * num_slabs

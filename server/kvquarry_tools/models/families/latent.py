@@ -1,4 +1,4 @@
-"""Latent attention (MLA) in every layer: DeepSeek V2 and V3."""
+"""Latent attention (MLA) in every layer: DeepSeek V2 and V3, Kimi-K2."""
 
 from kvquarry_tools.models.configuration import Configuration
 from kvquarry_tools.models.layers import LatentAttention, Layer
@@ -15,4 +15,8 @@ def read(config: Configuration) -> tuple[Layer, ...]:
     return (latent_attention(text),) * text.count("num_hidden_layers")
 
 
-READERS = {"DeepseekV2ForCausalLM": read, "DeepseekV3ForCausalLM": read}
+READERS = {
+    "DeepseekV2ForCausalLM": read,
+    "DeepseekV3ForCausalLM": read,
+    "KimiK25ForConditionalGeneration": read,
+}

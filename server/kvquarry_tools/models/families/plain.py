@@ -24,6 +24,10 @@ READERS = {
     "Qwen2ForCausalLM": read_full,
     "Qwen3ForCausalLM": read_full,
     "Qwen3MoeForCausalLM": read_full,
+    "Qwen3VLForConditionalGeneration": read_full,
+    "Qwen3VLMoeForConditionalGeneration": read_full,
+    "MiMoForCausalLM": read_full,
+    "MiniMaxM2ForCausalLM": read_full,
     "MistralForCausalLM": read_mistral,
     "MixtralForCausalLM": read_mistral,
 }
