@@ -7,6 +7,7 @@ model classes, given the configurations that the planner ships.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from vllm.platforms.interface import Platform
 from vllm.v1.attention.backend import MultipleOf
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheSpec,
     MambaSpec,
@@ -29,13 +31,15 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from kvquarry_core.plan import GroupKind, make_plan
-from kvquarry_tools.models import Serving, find_model
+from kvquarry_tools.models import Serving, find_model, known_models
 from kvquarry_tools.models.layers import LayerCache
 from kvquarry_tools.models.library import __file__ as library_file
 from kvquarry_tools.models.stock import stock_block_tokens, stock_layout
 from kvquarry_tools.planning import demand
 from kvquarry_tools.planning.pools import MixedPool, longest_request
 from kvquarry_vllm import capacity
+from kvquarry_vllm.capacity import RequestSize
+from kvquarry_vllm.grouping import group_specs, mixed_groups
 
 CONFIGURATIONS = Path(library_file).parent / "configurations"
 #: One for each of vLLM's classes that the CPU build can import.
@@ -104,10 +108,17 @@ KINDS = [
 
 
 def vllm_spec(layer: LayerCache, block_tokens: int) -> KVCacheSpec:
-    """The same layer as vLLM describes it: one head of numbers of two bytes."""
+    """The same layer as vLLM describes it: one head of numbers of two bytes.
+
+    Of a state only the widest number counts, by which it is aligned.
+    """
     if layer.state_bytes:
+        widest = {16: torch.uint8, 32: torch.bfloat16, 64: torch.float32}[layer.alignment_bytes]
         return MambaSpec(
-            block_size=block_tokens, shapes=((layer.state_bytes,),), dtypes=(torch.uint8,)
+            block_size=block_tokens,
+            shapes=((layer.state_bytes // widest.itemsize,),),
+            dtypes=(widest,),
+            num_speculative_blocks=layer.num_speculative_blocks,
         )
     attention = {
         "block_size": block_tokens,
@@ -115,6 +126,8 @@ def vllm_spec(layer: LayerCache, block_tokens: int) -> KVCacheSpec:
         "head_size": layer.bytes_per_token // 4,
         "dtype": torch.bfloat16,
     }
+    if layer.kind is GroupKind.CHUNKED_LOCAL:
+        return ChunkedLocalAttentionSpec(**attention, attention_chunk_size=layer.window_tokens)
     if layer.window_tokens:
         return SlidingWindowSpec(**attention, sliding_window=layer.window_tokens)
     return FullAttentionSpec(**attention)
@@ -226,13 +239,23 @@ def test_a_latent_page_is_one_vector_a_token() -> None:
     assert group.page_bytes == spec.page_size_bytes
 
 
-@pytest.mark.parametrize("name", ["Qwen3.6-35B-A3B", "Zamba2", "LFM2-2.6B", "Qwen3-8B"])
+@pytest.mark.parametrize("name", known_models())
+def test_groups_are_those_that_the_plug_in_opens_a_pool_with(name: str) -> None:
+    """With the same layers in the same order, as vLLM describes them."""
+    served = find_model(name).served(Serving(64, num_speculative_tokens=2))
+    specs = {f"layers.{index}": vllm_spec(layer, 64) for index, layer in enumerate(served.layers)}
+    stock_grouping = kv_cache_utils._get_kv_cache_groups_uniform_page_size
+    assert group_specs(mixed_groups(specs, stock_grouping)) == served.groups
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen3.6-35B-A3B", "Zamba2", "LFM2-2.6B", "Qwen3-8B", "Gemma-4-26B-A4B", "Llama-4-Scout"],
+)
 def test_the_longest_request_of_a_plan_is_the_longest_that_start_up_takes(name: str) -> None:
-    plan = make_plan(find_model(name).groups(), 1 << 30)
+    plan = make_plan(find_model(name).groups(), 4 << 30)
     longest = longest_request(MixedPool(plan))
     assert longest
-    assert capacity.fits_one_request(plan, longest)
-    assert not capacity.fits_one_request(plan, longest + 1)
-    asked = capacity.blocks_of_request(plan.groups, longest)
-    most = demand.at_most(plan.groups, longest)
-    assert all(few <= many for few, many in zip(asked, most, strict=True))
+    size = RequestSize(longest, demand.IN_FLIGHT_TOKENS)
+    assert capacity.fits_one_request(plan, size)
+    assert not capacity.fits_one_request(plan, replace(size, num_tokens=longest + 1))
