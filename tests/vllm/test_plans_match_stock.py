@@ -259,3 +259,6 @@ def test_the_longest_request_of_a_plan_is_the_longest_that_start_up_takes(name: 
     size = RequestSize(longest, demand.IN_FLIGHT_TOKENS)
     assert capacity.fits_one_request(plan, size)
     assert not capacity.fits_one_request(plan, replace(size, num_tokens=longest + 1))
+    asked = capacity.blocks_of_request(plan.groups, size)
+    most = demand.at_most(plan.groups, longest)
+    assert all(few <= many for few, many in zip(asked, most, strict=True))
