@@ -1,4 +1,4 @@
-"""Forces moves, and renames the blocks without copying their bytes."""
+"""Forces moves at every step, and renames the blocks without copying their bytes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 from kvquarry_vllm.zeroing import ClassZeroer
 from tests.e2e.sabotage import force_moves
 
-__all__ = ["force_moves"]
-
 
 def _move_nothing(zeroer: Any, moves: Any) -> None:
     pass
 
 
+force_moves.EVERY_STEPS = 1
 ClassZeroer.move = _move_nothing
