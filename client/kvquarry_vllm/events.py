@@ -20,7 +20,7 @@ from vllm.v1.request import Request
 
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.scheduling import Committed
-from kvquarry_core.ids import GroupId
+from kvquarry_core.ids import NULL_BLOCK, BlockId, GroupId
 from kvquarry_core.plan import Plan
 
 
@@ -49,13 +49,15 @@ class EventLog:
                 for group in self._plan.kinds[commit.kind]:
                     self._events.append(self._stored(request, group, run))
 
-    def hit(self, request: Request, hit_tokens: int) -> None:
-        """A request that reports all its blocks found a prefix."""
-        for kind, members in enumerate(self._plan.kinds):
-            num_blocks = hit_tokens // self._plan.spec_of_kind(kind).block_tokens
-            if num_blocks:
-                for group in members:
-                    self._events.append(self._stored(request, group, range(num_blocks)))
+    def hit(self, request: Request, block_ids: Sequence[Sequence[BlockId]]) -> None:
+        """A request that reports all its blocks found these, by group.
+
+        Where there is the null block, nothing was looked for, and a router must not believe in it.
+        """
+        for index, blocks in enumerate(block_ids):
+            found = [position for position, block in enumerate(blocks) if block != NULL_BLOCK]
+            for run in _runs(found):
+                self._events.append(self._stored(request, GroupId(index), run))
 
     def cleared(self) -> None:
         """The whole cache was forgotten."""
@@ -104,7 +106,7 @@ class NoEvents:
     def committed(self, request: Request, commits: Iterable[Committed]) -> None:
         """Forget it."""
 
-    def hit(self, request: Request, hit_tokens: int) -> None:
+    def hit(self, request: Request, block_ids: Sequence[Sequence[BlockId]]) -> None:
         """Forget it."""
 
     def cleared(self) -> None:

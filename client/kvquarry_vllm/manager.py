@@ -104,7 +104,7 @@ class QuarryKVCacheManager:
         lookup = self.shadow.lookup(self._waiting(request))
         self._note_evictions()
         if lookup.hit_tokens and getattr(request, "kv_cache_report_mode", "") == "full":
-            self._events.hit(request, lookup.hit_tokens)
+            self._events.hit(request, lookup.block_ids)
         return BlockIds(lookup.block_ids), lookup.hit_tokens, lookup.junction_tokens
 
     def allocate_slots(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 from kvquarry_vllm.events import EventLog
-from tests.scheduler.cases import MIXED, PLAIN
+from tests.scheduler.cases import MIXED, PLAIN, WINDOWS_AND_STATES
+from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.scenes import Scene, words
 from tests.scheduler.simulation import STEPPED, Simulation
@@ -36,9 +38,13 @@ class Router:
                     self.found[event.group_idx].difference_update(event.block_hashes)
 
 
+def scene_of(geometry: Geometry, folder: Path) -> Scene:
+    return Scene(Simulation(QuarryPools(geometry, 120_000), STEPPED, PLAIN, folder))
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    return Scene(Simulation(QuarryPools(MIXED, 120_000), STEPPED, PLAIN, tmp_path))
+    return scene_of(MIXED, tmp_path)
 
 
 def listening(scene: Scene) -> Router:
@@ -46,6 +52,18 @@ def listening(scene: Scene) -> Router:
     manager = scene.simulation.manager
     manager._events = EventLog(manager.shadow.plan, manager.kv_cache_config)
     return Router(len(manager.shadow.plan.groups))
+
+
+def report_in_full(scene: Scene) -> None:
+    """Requests that ask for it are told of what they hit, too."""
+    manager = scene.simulation.manager
+    look_up = manager.get_computed_blocks
+
+    def reporting(request: Any) -> Any:
+        request.kv_cache_report_mode = "full"
+        return look_up(request)
+
+    manager.get_computed_blocks = reporting
 
 
 def findable(scene: Scene) -> list[set[object]]:
@@ -59,8 +77,17 @@ def findable(scene: Scene) -> list[set[object]]:
     return found
 
 
-def test_a_router_that_hears_all_events_believes_what_is_true(scene: Scene) -> None:
+@pytest.mark.parametrize("mode", ["incremental", "full"])
+@pytest.mark.parametrize(
+    "geometry", [MIXED, WINDOWS_AND_STATES], ids=["attention and states", "windows as well"]
+)
+def test_a_router_that_hears_all_events_believes_what_is_true(
+    geometry: Geometry, mode: str, tmp_path: Path
+) -> None:
     """With prefixes shared, content evicted, and a reset at the end."""
+    scene = scene_of(geometry, tmp_path)
+    if mode == "full":
+        report_in_full(scene)
     router, manager = listening(scene), scene.simulation.manager
     taken: list[KVCacheEvent] = []
     take = manager.take_events
