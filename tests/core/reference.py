@@ -129,6 +129,11 @@ def held_blocks(plan: Plan, processed: int, num_tokens: int, encoder_tokens: int
     ]
 
 
+def held_positions(spec: GroupSpec, processed: int) -> set[int]:
+    """What token number ``processed`` reads, and where it is written."""
+    return {*positions_read(spec, processed), processed // spec.block_tokens}
+
+
 def is_windowed(spec: GroupSpec) -> bool:
     """Whether tokens reach back a limited way."""
     return spec.kind in (GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)

@@ -52,6 +52,59 @@ def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) 
         grow_token_by_token(engine.pool, num_tokens)
 
 
+WINDOWED = {
+    name: plan for name, plan in WALK_POOLS.items() if any(map(reference.is_windowed, plan.groups))
+}
+
+
+def longest_sliding_sequence(plan: Plan) -> int:
+    """The most tokens, up to many, for which an empty pool holds all that is ever held at once."""
+    num_tokens = 1
+    while num_tokens < 80 and reference.ever_fits(plan, most_at_once(plan, num_tokens + 1)):
+        num_tokens += 1
+    return num_tokens
+
+
+def most_at_once(plan: Plan, num_tokens: int) -> list[int]:
+    """Blocks by class, for steps of one token."""
+    wanted = reference.most_new_blocks(plan, 0, num_tokens, in_flight_tokens=1)
+    return reference.by_class(plan, wanted)
+
+
+def slide_token_by_token(pool: Pool, num_tokens: int) -> None:
+    """As before, but what leaves a window is given back before more is asked for."""
+    ask = AdmitRequest(ALONE, [], num_tokens, 0, max_grant_tokens=1, must_fit_tokens=num_tokens)
+    answer: object = pool.admit(ask)
+    assert isinstance(answer, Admission), answer
+    take_all(pool, ALONE)
+    total = reference.new_blocks(pool.plan, 0, 1)
+    for length in range(2, num_tokens + 1):
+        before, total = total, reference.new_blocks(pool.plan, 0, length)
+        more = [blocks - had for blocks, had in zip(total, before, strict=True)]
+        for group, spec in enumerate(pool.plan.groups):
+            if reference.is_windowed(spec):
+                held = pool.requests[ALONE].held[group]
+                num_read = len(reference.held_positions(spec, length - 1))
+                for block in held[: max(len(held) + more[group] - num_read, 0)]:
+                    pool.drop(ALONE, GroupId(group), block)
+        answer = pool.grow(ALONE, more)
+        assert isinstance(answer, Grant), f"token {length} of {num_tokens}: {answer}"
+        take_all(pool, ALONE)
+
+
+@pytest.mark.parametrize("plan", WINDOWED.values(), ids=WINDOWED)
+def test_a_window_goes_on_sliding_whatever_is_cached(plan: Plan) -> None:
+    """C17 where the gate asked for less than the whole sequence, since blocks come back."""
+    num_tokens = longest_sliding_sequence(plan)
+    for seed in range(5):
+        engine = LeasingEngine(plan)
+        walk = RandomWalk(engine, seed)
+        for _ in range(120):
+            walk.step()
+        walk.finish()
+        slide_token_by_token(engine.pool, num_tokens)
+
+
 def test_states_are_put_together_though_their_memory_was_not() -> None:
     """Two cached rows of two states each lie across two slabs.
 
