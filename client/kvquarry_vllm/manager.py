@@ -17,11 +17,11 @@ from vllm.v1.request import Request, RequestStatus
 from kvquarry_client.engine import ledger_of
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
-from kvquarry_core.group_rules import rule_for
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
+from kvquarry_vllm.capacity import counted_group
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
 from kvquarry_vllm.zeroing import MemoryOrders
@@ -306,12 +306,10 @@ class QuarryKVCacheManager:
 
 
 def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[int, ...]:
-    """Blocks by size class; vLLM's watermark is a share of the attention blocks."""
+    """Blocks by size class; vLLM's watermark is a share of the blocks it counts a pool in."""
     plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
     keep_free = [0] * len(plan.classes)
-    for spec, size_class in zip(plan.groups, plan.class_of_group, strict=True):
-        if rule_for(spec).grows:
-            keep_free[size_class] = num_blocks
+    keep_free[plan.class_of_group[counted_group(plan.groups)]] = num_blocks
     return tuple(keep_free) if num_blocks else ()
 
 
