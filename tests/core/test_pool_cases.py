@@ -1,8 +1,8 @@
 """Small inputs that made other systems of this kind fail, with the right answers.
 
-C01 to C04 are whole engines' (``tests/client/test_hit_cases.py``). C05 (drafts), C06 (counters), C07
-and C08 (hits), C12 (slabs), C16 (never fits), C17 (the gate's promise) and C20 (sole owner) stand
-beside the laws they belong to.
+C01 to C04 are whole engines' (``tests/client/test_hit_cases.py``). C05 (drafts), C06 (counters),
+C07 and C08 (hits), C12 (slabs), C16 (never fits), C17 (the gate's promise) and C20 (sole owner)
+stand beside the laws they belong to.
 """
 
 import itertools

@@ -24,6 +24,9 @@ EVEN = Geometry(state_bytes=1024, num_state_groups=3)
 #: Full attention beside a sliding window that begins within a block, and beside local chunks.
 SLIDING = Geometry(sliding_tokens=70)
 CHUNKED = Geometry(chunk_tokens=64)
+#: Two sizes of attention by nature, and blocks of two lengths: hits end where both do.
+TWO_SIZES = Geometry(sliding_tokens=70, sliding_slot_bytes=168)
+TWO_LENGTHS = Geometry(sliding_tokens=70, sliding_block_tokens=32, sliding_slot_bytes=32)
 #: Everything at once.
 WINDOWS_AND_STATES = Geometry(
     sliding_tokens=70, chunk_tokens=64, state_bytes=2752, num_state_groups=2

@@ -31,6 +31,8 @@ class Geometry:
         state_bytes: Bytes of one state in one layer; a multiple of 4.
         num_state_groups: Groups of recurrent states beside the attention group.
         sliding_tokens: Tokens of a sliding window, for one more group of attention; 0 for none.
+        sliding_block_tokens: Tokens per block of that group; 0 for those of all others.
+        sliding_slot_bytes: Bytes of one token in one of its layers; 0 for those of all others.
         chunk_tokens: Tokens of a local chunk, for one more group of attention; 0 for none.
         num_drafts: Draft tokens per step, for which states are held.
         retention_interval: See vLLM's ``prefix_cache_retention_interval``.
@@ -41,6 +43,8 @@ class Geometry:
     state_bytes: int = 0
     num_state_groups: int = 0
     sliding_tokens: int = 0
+    sliding_block_tokens: int = 0
+    sliding_slot_bytes: int = 0
     chunk_tokens: int = 0
     num_drafts: int = 0
     retention_interval: int | None = 0
@@ -50,13 +54,20 @@ class Geometry:
         """Bytes of one attention block in one layer."""
         return self.block_tokens * self.slot_bytes
 
+    @property
+    def largest_page_bytes(self) -> int:
+        """Bytes of one block of the largest kind in one layer."""
+        sliding_tokens = self.sliding_block_tokens or self.block_tokens
+        sliding = sliding_tokens * (self.sliding_slot_bytes or self.slot_bytes)
+        return max(self.page_bytes, self.state_bytes, sliding if self.sliding_tokens else 0)
+
     def groups(self, state_page_bytes: int | None) -> list[KVCacheGroupSpec]:
         """States first, as vLLM orders a hybrid's groups; full attention last."""
         specs: list[KVCacheSpec] = [
             self._state_spec(state_page_bytes) for _ in range(self.num_state_groups)
         ]
         if self.sliding_tokens:
-            specs.append(SlidingWindowSpec(**self._attention, sliding_window=self.sliding_tokens))
+            specs.append(self._sliding_spec())
         if self.chunk_tokens:
             specs.append(
                 ChunkedLocalAttentionSpec(**self._attention, attention_chunk_size=self.chunk_tokens)
@@ -69,13 +80,15 @@ class Geometry:
 
     @property
     def _attention(self) -> dict[str, Any]:
-        """What all kinds of attention have in common."""
-        return {
-            "block_size": self.block_tokens,
-            "num_kv_heads": 1,
-            "head_size": self.slot_bytes // 2 // _VALUE_BYTES,
-            "dtype": torch.float32,
-        }
+        """What most attention has in common."""
+        return _attention(self.block_tokens, self.slot_bytes)
+
+    def _sliding_spec(self) -> SlidingWindowSpec:
+        attention = _attention(
+            self.sliding_block_tokens or self.block_tokens,
+            self.sliding_slot_bytes or self.slot_bytes,
+        )
+        return SlidingWindowSpec(**attention, sliding_window=self.sliding_tokens)
 
     def _state_spec(self, page_bytes: int | None) -> MambaSpec:
         return MambaSpec(
@@ -88,6 +101,15 @@ class Geometry:
         )
 
 
+def _attention(block_tokens: int, slot_bytes: int) -> dict[str, Any]:
+    return {
+        "block_size": block_tokens,
+        "num_kv_heads": 1,
+        "head_size": slot_bytes // 2 // _VALUE_BYTES,
+        "dtype": torch.float32,
+    }
+
+
 def stock_config(geometry: Geometry, num_blocks: int) -> KVCacheConfig:
     """One block size in bytes for all, layer after layer, as stock vLLM lays it out.
 
@@ -95,7 +117,7 @@ def stock_config(geometry: Geometry, num_blocks: int) -> KVCacheConfig:
     accounting does not look at bytes, so here only the strides grow: hits then fall on the same
     tokens as with blocks of mixed sizes.
     """
-    page_bytes = max(geometry.page_bytes, geometry.state_bytes)
+    page_bytes = geometry.largest_page_bytes
     groups = geometry.groups(page_bytes if geometry.num_state_groups else None)
     region_bytes = page_bytes * num_blocks
     tensors = [

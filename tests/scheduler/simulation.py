@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,12 +231,12 @@ def _make_scheduler(pool: Pool, loop: Loop, vllm_config: VllmConfig) -> Schedule
     vllm_config.cache_config.num_gpu_blocks = config.num_blocks
     if config.has_mamba_layers:
         vllm_config.cache_config.mamba_cache_mode = "align"
-    block_tokens = config.kv_cache_groups[0].kv_cache_spec.block_size
+    block_tokens = [group.kv_cache_spec.block_size for group in config.kv_cache_groups]
     with patch.object(scheduler_module, "KVCacheManager", pool.make_manager):
         return loop.scheduler_class(
             vllm_config=vllm_config,
             kv_cache_config=config,
             structured_output_manager=StructuredOutputManager(vllm_config),
-            block_size=block_tokens,
-            hash_block_size=block_tokens,
+            block_size=math.lcm(*block_tokens),
+            hash_block_size=math.gcd(*block_tokens),
         )

@@ -16,6 +16,8 @@ from tests.scheduler.cases import (
     MANY_SHORT,
     PLAIN,
     SLIDING,
+    TWO_LENGTHS,
+    TWO_SIZES,
     WINDOWS_AND_STATES,
     one_size_pools,
 )
@@ -59,6 +61,8 @@ def assert_same_schedule(ours: Simulation, stock: Simulation) -> None:
         pytest.param(SLIDING, SMALL_STEPS, id="sliding"),
         pytest.param(CHUNKED, SMALL_STEPS, id="chunked"),
         pytest.param(replace(SLIDING, retention_interval=None), PLAIN, id="sliding-dense"),
+        pytest.param(TWO_SIZES, SMALL_STEPS, id="two-sizes"),
+        pytest.param(TWO_LENGTHS, SMALL_STEPS, id="two-lengths"),
         pytest.param(WINDOWS_AND_STATES, PLAIN, id="with-states"),
     ],
 )
@@ -66,14 +70,16 @@ def test_with_room_for_all_every_step_is_stocks(
     geometry: Geometry, settings: SchedulerSettings, loop: Loop, tmp_path: Path
 ) -> None:
     stock = simulate(StockPools(geometry, AMPLE, EagerStock), loop, tmp_path, settings)
-    largest = max(geometry.page_bytes, geometry.state_bytes)
-    ours = simulate(QuarryPools(geometry, 2 * AMPLE * largest), loop, tmp_path, settings)
+    memory_bytes = 2 * AMPLE * geometry.largest_page_bytes
+    ours = simulate(QuarryPools(geometry, memory_bytes), loop, tmp_path, settings)
     assert_same_schedule(ours, stock)
     assert ours.trace.num_preemptions == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-@pytest.mark.parametrize("geometry", [SLIDING, CHUNKED], ids=["sliding", "chunked"])
+@pytest.mark.parametrize(
+    "geometry", [SLIDING, CHUNKED, TWO_LENGTHS], ids=["sliding", "chunked", "two-lengths"]
+)
 def test_with_one_size_and_little_room_every_step_is_stocks(
     geometry: Geometry, loop: Loop, tmp_path: Path
 ) -> None:
@@ -86,8 +92,17 @@ def test_with_one_size_and_little_room_every_step_is_stocks(
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-def test_a_tight_pool_of_windows_and_states_keeps_the_laws(loop: Loop, tmp_path: Path) -> None:
-    pools = QuarryPools(WINDOWS_AND_STATES, 320_000)
+@pytest.mark.parametrize(
+    ("geometry", "pool_bytes"),
+    [
+        pytest.param(WINDOWS_AND_STATES, 320_000, id="windows-and-states"),
+        pytest.param(TWO_SIZES, 300_000, id="two-sizes"),
+    ],
+)
+def test_a_tight_pool_of_several_sizes_keeps_the_laws(
+    geometry: Geometry, pool_bytes: int, loop: Loop, tmp_path: Path
+) -> None:
+    pools = QuarryPools(geometry, pool_bytes)
     ours = simulate(pools, loop, tmp_path, mixes=TURNING)
     assert ours.trace.num_preemptions > 0
     assert ours.trace.hit_tokens > 0
