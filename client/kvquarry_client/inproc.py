@@ -44,6 +44,7 @@ class InprocLedger:
         self.num_exchanges = 0
         self.has_worker = False
         self._log = EvictionLog()
+        self._free_memory = FreeMemory([0] * len(plan.classes), 0)
         chosen = policies or BUILT_IN.make(PolicyNames())
         self.pool = Pool(
             plan,
@@ -61,12 +62,16 @@ class InprocLedger:
                 "no block before the worker has registered its tensors",
             )
         self.num_exchanges += 1
-        return [self.pool.answer(ask) for ask in asks]
+        answers = [self.pool.answer(ask) for ask in asks]
+        self._free_memory = self.pool.store.free_memory()
+        return answers
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
         self.num_exchanges += 1
-        return self.pool.reset_cache()
+        done = self.pool.reset_cache()
+        self._free_memory = self.pool.store.free_memory()
+        return done
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """See :meth:`Ledger.take`."""
@@ -107,8 +112,8 @@ class InprocLedger:
         """See :meth:`Ledger.end_step`."""
 
     def free_memory(self) -> FreeMemory:
-        """See :meth:`Ledger.free_memory`."""
-        return self.pool.store.free_memory()
+        """See :meth:`Ledger.free_memory`; as it was with the last answer, as over a wire."""
+        return self._free_memory
 
     def used_fraction(self) -> float:
         """See :meth:`Ledger.used_fraction`."""

@@ -279,7 +279,7 @@ class StateTable(_Columns):
     def retire(self, num_processed: int) -> Retired:
         """See :meth:`BlockTable.retire`."""
         end = min((num_processed - 1) // self._block_tokens, len(self))
-        positions = list(range(end - 1, self._num_retired - 1, -1))
+        positions = self._filled(self._num_retired, end)[::-1]
         self._num_retired = max(self._num_retired, end)
         last = -(-num_processed // self._block_tokens) - 1
         if self._source is not None and self._source < last:
@@ -293,10 +293,9 @@ class StateTable(_Columns):
 
     def private_rows(self) -> list[Row]:
         """See :meth:`BlockTable.private_rows`."""
-        found = (
-            self.row(p) for p in range(self._num_retired, len(self)) if p not in self._committed
-        )
-        return [row for row in found if row is not None]
+        found = self._filled(self._num_retired, len(self))
+        rows = (self.row(position) for position in found if position not in self._committed)
+        return [row for row in rows if row is not None]
 
     def most_slots(self) -> int:
         """See :meth:`BlockTable.most_slots`."""
@@ -306,6 +305,13 @@ class StateTable(_Columns):
         """See :meth:`BlockTable.most_processed`."""
         last = self._num_retired if self._source is None else min(self._num_retired, self._source)
         return (last + 1) * self._block_tokens
+
+    def _filled(self, first: int, end: int) -> list[int]:
+        """The positions from ``first`` to before ``end`` that hold a state, few among many."""
+        column = self.columns[0][first : max(first, end)]
+        if column.count(NULL_BLOCK) == len(column):
+            return []
+        return [position for position, block in enumerate(column, first) if block != NULL_BLOCK]
 
     def _retire(self, positions: Iterable[int]) -> Retired:
         held: list[Row] = []

@@ -27,10 +27,25 @@ def worth_keeping(
         return _within_reach(SlidingWindow(spec), positions, retention, boundaries)
     if spec.kind is not GroupKind.RECURRENT_STATE:
         return positions
+    return _states(spec.block_tokens, positions, retention, boundaries)
+
+
+def _states(
+    block_tokens: int, positions: range, retention: Retention, boundaries: Iterable[int]
+) -> list[int]:
+    """Positions whose state is kept; :meth:`Retention.keeps` has the last word on each.
+
+    Without an interval only the boundaries are asked about: a chunk has few of them and hundreds of
+    positions.
+    """
+    boundaries = list(boundaries)
+    asked: Iterable[int] = positions
+    if retention.interval_tokens == 0:
+        align = retention.alignment_tokens
+        ends = {boundary // align * align // block_tokens - 1 for boundary in boundaries}
+        asked = sorted(end for end in ends if end in positions)
     return [
-        position
-        for position in positions
-        if retention.keeps((position + 1) * spec.block_tokens, boundaries)
+        position for position in asked if retention.keeps((position + 1) * block_tokens, boundaries)
     ]
 
 

@@ -16,7 +16,7 @@ from vllm.v1.kv_cache_interface import (
 from kvquarry_client.engine import ledger_of, open_pool
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
-from kvquarry_core.worker_layout import planned_views
+from kvquarry_core.worker_layout import Arrangement, planned_views
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.grouping import group_specs
 from kvquarry_vllm.manager import QuarryKVCacheManager, make_kv_cache_manager
@@ -123,9 +123,11 @@ def quarry_side(shape: Shape, target: str) -> Side:
         kv_cache_groups=groups,
         prefix_cache_retention_interval=0,
         plan=plan,
+        arrangement=Arrangement.LAYER_OUTERMOST,
         memory_bytes=POOL_BYTES,
         reserve_full_sequence=True,
         max_num_batched_tokens=CHUNK_TOKENS,
+        max_in_flight_tokens=CHUNK_TOKENS,
         num_lookahead_tokens=0,
         ahead_tokens=256,
         watermark=0.0,
