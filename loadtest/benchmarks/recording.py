@@ -126,6 +126,7 @@ class _TapedCall:
         self._call = call
         self._responses = responses
         self.cancel: Callable[[], object] = call.cancel
+        self.add_callback: Callable[[Callable[[], None]], bool] = call.add_callback
 
     def __iter__(self) -> Iterator[pool_pb2.AttachResponse]:
         return self
