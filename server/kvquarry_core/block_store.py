@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from kvquarry_core.demand import Demand
 from kvquarry_core.errors import BrokenLaw
@@ -233,10 +232,9 @@ class BlockStore:
 
     def _room_at_worst(self, touched: Sequence[set[BlockId]]) -> Room:
         """The same as if each touched block were the only cached one of an idle slab."""
-        room = self.room()
-        own = [now - len(blocks) for now, blocks in zip(room.own, touched, strict=True)]
-        idle = [max(now - len(blocks), 0) for now, blocks in zip(room.idle, touched, strict=True)]
-        return replace(room, own=own, idle=idle)
+        own = [self.num_own(one) - len(touched[one]) for one in self._class_ids]
+        idle = [max(len(self._idle[one]) - len(touched[one]), 0) for one in self._class_ids]
+        return Room(self.plan, own, idle, self.slabs.num_unassigned)
 
     def secure(self, demand: Demand) -> None:
         """Gather enough slabs that every class can serve its demand out of its own.

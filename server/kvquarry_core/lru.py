@@ -43,12 +43,12 @@ class RecencyList:
         older, newer, stamps, newest = self._older, self._newer, self._stamp, self._older[self._end]
         for stamp, member in enumerate(members, first_stamp):
             assert newer[member] == _ABSENT, f"{member} is in the list already"
+            assert member != newest, f"{member} is pushed twice"
             older[member] = newest
             newer[newest] = member
-            newer[member] = self._end
             stamps[member] = stamp
             newest = member
-        older[self._end] = newest
+        self._tie(newest, self._end)
         self._length += len(members)
 
     def remove(self, member: int) -> None:
@@ -57,12 +57,20 @@ class RecencyList:
 
     def remove_all(self, members: Sequence[int]) -> None:
         """Take ``members`` out, wherever they stand."""
-        older, newer = self._older, self._newer
+        newer, previous, after_run = self._newer, _ABSENT, _ABSENT
+        # What was pushed together is mostly taken out together, the newest first. Such a run is
+        # tied up once, at its ends.
         for member in members:
-            after, before = newer[member], older[member]
+            after = newer[member]
             assert after != _ABSENT, f"{member} is not in the list"
-            newer[before], older[after] = after, before
             newer[member] = _ABSENT
+            if after != previous:
+                if previous != _ABSENT:
+                    self._tie(self._older[previous], after_run)
+                after_run = after
+            previous = member
+        if previous != _ABSENT:
+            self._tie(self._older[previous], after_run)
         self._length -= len(members)
 
     def oldest(self) -> int | None:
@@ -72,3 +80,6 @@ class RecencyList:
     def stamp_of(self, member: int) -> int:
         """The stamp ``member`` was pushed with."""
         return self._stamp[member]
+
+    def _tie(self, older: int, newer: int) -> None:
+        self._newer[older], self._older[newer] = newer, older

@@ -353,7 +353,9 @@ class Pool:
                 record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens
                 self.requests[request.handle] = record
                 held = tuple(list(blocks) for blocks in record.held)
-                grant = replace(self._grant(record, wanted), moves=moves)
+                grant = self._grant(record, wanted)
+                if moves:
+                    grant = replace(grant, moves=moves)
                 return Admission(hit.num_tokens, hit.longest_tokens, held, grant)
         if self.plan.could_hold(self._sizing.first_token(request, hit)):
             return self._sizing.shortage(demand, hit)

@@ -80,11 +80,13 @@ class Sizing:
 
         A hit may need less: what lies before its windows is never computed again.
         """
+        if self._plan.could_hold(self.whole_sequence(request, 0)):
+            return True
         after_hit = self.whole_sequence(request, hit.num_tokens)
         touched = self.touched(hit)
-        with_hit = [new + len(old) for new, old in zip(after_hit, touched, strict=True)]
-        afresh = self.whole_sequence(request, 0)
-        return self._plan.could_hold(afresh) or self._plan.could_hold(with_hit)
+        return self._plan.could_hold(
+            [new + len(old) for new, old in zip(after_hit, touched, strict=True)]
+        )
 
     def with_kept_free(self, demand: Sequence[int], request: AdmitRequest) -> list[int]:
         """A demand, and the blocks that must stay free besides."""

@@ -31,12 +31,37 @@ def test_members_stand_in_the_order_they_were_pushed(toggles: list[int]) -> None
         assert all(recency.stamp_of(one) == stamps[one] for one in plain)
 
 
+@examples(200)
+@given(st.lists(st.lists(st.integers(0, SIZE - 1), unique=True), max_size=12))
+def test_many_go_in_and_out_at_once_as_they_would_one_by_one(groups: list[list[int]]) -> None:
+    """Of each group, those that are out go in, then those that were in go out, in its order."""
+    recency, plain, stamp = RecencyList(SIZE), list[int](), 0
+    for group in groups:
+        leaving = [member for member in group if member in plain]
+        coming = [member for member in group if member not in plain]
+        recency.push_all(coming, stamp)
+        recency.remove_all(leaving)
+        stamp += len(coming)
+        plain = [member for member in plain + coming if member not in leaving]
+        assert list(recency) == plain
+        assert len(recency) == len(plain)
+        assert recency.oldest() == (plain[0] if plain else None)
+        assert [one in recency for one in range(SIZE)] == [one in plain for one in range(SIZE)]
+        stamps = [recency.stamp_of(one) for one in plain]
+        assert stamps == sorted(set(stamps))
+
+
 def test_a_member_is_pushed_once() -> None:
     recency = RecencyList(SIZE)
     recency.push(3, 0)
     with pytest.raises(AssertionError, match="3 is in the list already"):
         recency.push(3, 1)
     assert list(recency) == [3]
+
+
+def test_a_member_is_not_pushed_twice_at_once() -> None:
+    with pytest.raises(AssertionError, match="3 is pushed twice"):
+        RecencyList(SIZE).push_all([3, 3], 0)
 
 
 def test_only_a_member_can_be_removed() -> None:
