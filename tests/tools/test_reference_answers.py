@@ -80,12 +80,14 @@ def test_hit_rate_and_checkpoints_by_retention() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("block_tokens", GRANULARITIES)
 def test_hit_rates_by_every_granularity(block_tokens: int) -> None:
     by_granularity(block_tokens)
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", RETENTIONS)
 def test_hit_rates_and_checkpoints_by_every_retention(name: str) -> None:
     by_retention(name)
@@ -141,6 +143,7 @@ def test_lru_is_what_a_plain_list_does(num_blocks: int) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("num_blocks", LRU)
 def test_lru_hit_rates_by_memory(num_blocks: int) -> None:
     trace = [whole_units(request) for request in conversation()]
