@@ -13,7 +13,7 @@ from kvquarry_core.placement import PLACEMENTS
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.relocation import RELOCATIONS
 from kvquarry_tools.models import Serving, find_model
-from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_text
+from kvquarry_tools.simulation.churn.report import HEAD, ChurnRun, churn_lines, churn_plain
 from kvquarry_tools.simulation.churn.runs import BASELINES, CORE, ChurnSettings, run_churn
 
 #: Placements of the core alone, the default with each relocation, and what to compare with.
@@ -45,20 +45,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     documents = []
     with ProcessPoolExecutor(arguments.jobs) as workers:
         for model in models:
-            runs = list(workers.map(_run, _settings(arguments, model)))
-            documents += churn_plain(runs)
-            if not arguments.json:
-                print(f"{model}, {arguments.gib} GiB, {arguments.steps:,} steps")
-                print(churn_text(runs), flush=True)
+            _say(arguments, f"{model}, {arguments.gib} GiB, {arguments.steps:,} steps\n{HEAD}")
+            for label in arguments.pools:
+                runs = list(workers.map(_run, _settings(arguments, model, label)))
+                documents += churn_plain(runs)
+                _say(arguments, churn_lines(runs))
     if arguments.json:
         print(json.dumps({"benchmark": "churn", "results": documents}, indent=1))
 
 
-def _settings(arguments: argparse.Namespace, model: str) -> list[ChurnSettings]:
+def _say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.json:
+        print(text, flush=True)
+
+
+def _settings(arguments: argparse.Namespace, model: str, label: str) -> list[ChurnSettings]:
     served = find_model(model).served(Serving(arguments.block_size))
     return [
         ChurnSettings(served, arguments.gib << 30, *_pool(label), arguments.steps, seed)
-        for label in arguments.pools
         for seed in arguments.seeds
     ]
 

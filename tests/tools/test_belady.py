@@ -63,7 +63,7 @@ def lru_hits(trace: Sequence[TraceRequest], num_blocks: int) -> int:
 
 
 def test_with_memory_for_everything_it_finds_all_there_is() -> None:
-    trace = conversation()[:500]
+    trace = conversation()[:200]
     sizes = Sizes(token_bytes=1, state_bytes=2048, unit_tokens=512)
     foreseen = Belady(trace, sizes, 1 << 40).run(ignore)
     pool = Pool(make_plan([attention(), states()], 1 << 26))

@@ -1,13 +1,14 @@
 """What a churn of several seeds prints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from kvquarry_tools.simulation.churn.runs import ChurnFigures, ChurnSettings
 
 _MIB = 1 << 20
-_HEAD = (
+#: What the columns of :func:`churn_lines` are.
+HEAD = (
     f"{'pool':<19}{'seed':>5}{'1st':>8}{'2nd':>8}{'3rd':>8}{'4th quarter':>13}"
     f"{'finished':>10}{'preempted':>11}{'MiB moved':>11}{'cpu s':>7}"
 )
@@ -23,8 +24,19 @@ class ChurnRun:
 
 
 def churn_text(runs: Sequence[ChurnRun]) -> str:
-    """A line for each run and the mean of each pool's; MiB moved are for each finished request."""
-    return "\n".join([_HEAD, *_lines(runs)])
+    """All runs of one pool under their heading."""
+    return f"{HEAD}\n{churn_lines(runs)}"
+
+
+def churn_lines(runs: Sequence[ChurnRun]) -> str:
+    """A line for each run of one pool, and their mean; MiB moved are for each finished request."""
+    pool = runs[0].settings.label
+    cells = [_cells(run) for run in runs]
+    lines = [
+        _line(pool, str(run.settings.seed), of_run) for run, of_run in zip(runs, cells, strict=True)
+    ]
+    means = [fmean(column) for column in zip(*cells, strict=True)]
+    return "\n".join([*lines, _line(pool, "mean", means)])
 
 
 def churn_plain(runs: Sequence[ChurnRun]) -> list[dict[str, object]]:
@@ -41,15 +53,6 @@ def churn_plain(runs: Sequence[ChurnRun]) -> list[dict[str, object]]:
         }
         for run in runs
     ]
-
-
-def _lines(runs: Sequence[ChurnRun]) -> Iterator[str]:
-    for pool in dict.fromkeys(run.settings.label for run in runs):
-        mine = [run for run in runs if run.settings.label == pool]
-        for run in mine:
-            yield _line(pool, str(run.settings.seed), _cells(run))
-        cells = [_cells(run) for run in mine]
-        yield _line(pool, "mean", [fmean(column) for column in zip(*cells, strict=True)])
 
 
 def _cells(run: ChurnRun) -> list[float]:
