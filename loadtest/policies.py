@@ -45,7 +45,6 @@ class Contender:
 
 _CONTENDERS = (
     Contender("lru"),
-    Contender("lru, last boundary", retention="last"),
     Contender("slab-aware", PolicyNames(eviction="slab-aware")),
     Contender("saved-work", PolicyNames(eviction="saved-work")),
     Contender("uniform (stock vLLM)", baseline=Baseline.UNIFORM),
@@ -135,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", type=Path, default=_TRACE, help="in the Mooncake format")
     parser.add_argument("--models", nargs="+", default=_MODELS, help="known names or config.json")
     parser.add_argument("--gib", nargs="+", type=int, default=_GIB, help="GiB of the pool")
-    parser.add_argument("--block-size", type=int, default=512, help="tokens per block")
+    parser.add_argument("--block-size", type=int, default=64, help="tokens per block")
     parser.add_argument("--first", type=int, help="only the first requests of the trace")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", action="store_true", help="for scripts")

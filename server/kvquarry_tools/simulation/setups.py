@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.policies import PolicyNames
 from kvquarry_tools.simulation.policies import REPLAYED_KINDS, check_kinds, plan_for, pool_with
 from kvquarry_tools.simulation.replay.pools import ReplayPool, WholePool
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
@@ -18,7 +19,7 @@ _BLOCKS_BESIDE = 8
 
 
 def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> ReplayPool:
-    """The pool to replay on.
+    """The pool to replay on; a baseline goes by the core's default policies, which are stock's.
 
     Raises:
         InvalidOption: The model has groups that cannot be simulated, the memory holds no pool, or
@@ -33,7 +34,8 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
             groups = settings.served.stock.groups
         case Baseline.INFINITE:
             memory_bytes = enough_bytes(settings, trace)
-    return WholePool(pool_with(plan_for(groups, memory_bytes), settings.policies))
+    names = settings.policies if settings.baseline is None else PolicyNames()
+    return WholePool(pool_with(plan_for(groups, memory_bytes), names))
 
 
 def alignment_tokens(groups: Sequence[GroupSpec]) -> int:
