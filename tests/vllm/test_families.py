@@ -170,7 +170,7 @@ def test_attention_is_never_padded_and_states_hardly(family: Family) -> None:
     for spec, size_class in zip(plan.groups, plan.class_of_group, strict=True):
         geometry = plan.classes[size_class]
         padding = geometry.stride_bytes - spec.page_bytes
-        assert padding == 0 or (spec.may_be_padded and padding < 0.06 * geometry.stride_bytes)
+        assert padding == 0 or (spec.may_be_padded and padding < 0.12 * geometry.stride_bytes)
 
 
 def test_an_indexer_has_a_size_of_its_own_and_is_zeroed_by_its_own_ids() -> None:

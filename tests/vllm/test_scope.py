@@ -1,15 +1,18 @@
 """Which models get a mixed-size pool, and why the others do not."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
+    CrossAttentionSpec,
     HiddenStateCacheSpec,
     KVCacheSpec,
     KVQuantMode,
     MLAAttentionSpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
 )
@@ -24,20 +27,18 @@ from tests.vllm.configurations import (
     vllm_config,
 )
 
+PLAIN = {"block_size": 64, "num_kv_heads": 2, "head_size": 64, "dtype": torch.bfloat16}
 
-def sliding() -> SlidingWindowSpec:
-    return SlidingWindowSpec(
-        block_size=64, num_kv_heads=2, head_size=64, dtype=torch.bfloat16, sliding_window=128
-    )
+
+def sliding(**changes: Any) -> SlidingWindowSpec:
+    return SlidingWindowSpec(**(PLAIN | {"sliding_window": 128} | changes))
 
 
 LATENT = {"block_size": 64, "num_kv_heads": 1, "head_size": 576, "dtype": torch.bfloat16}
 
 
 def chunked() -> ChunkedLocalAttentionSpec:
-    return ChunkedLocalAttentionSpec(
-        block_size=64, num_kv_heads=2, head_size=64, dtype=torch.bfloat16, attention_chunk_size=128
-    )
+    return ChunkedLocalAttentionSpec(**PLAIN, attention_chunk_size=128)
 
 
 @pytest.mark.parametrize("layers", [hybrid_layers(), attention_layers()])
@@ -63,6 +64,29 @@ def test_latent_and_fp8_attention_and_several_sizes_in_a_hybrid_are_in_scope(
     assert reason_for_stock(vllm_config(), layers) is None
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"a": attention(), "w": sliding()},
+        {"w": sliding()},
+        {"a": attention(), "w": sliding(head_size=128)},
+        {"a": attention(), "c": chunked()},
+        {"a": attention(), "x": CrossAttentionSpec(**PLAIN)},
+        {"a": attention(), "w": sliding(), "s": state()},
+    ],
+    ids=["windows", "windows alone", "two sizes", "chunks", "encoder", "windows and states"],
+)
+def test_windows_chunks_and_encoders_are_in_scope(layers: dict[str, KVCacheSpec]) -> None:
+    assert reason_for_stock(vllm_config(), layers) is None
+
+
+def test_windows_that_are_told_to_keep_all_blocks_are_left_to_stock() -> None:
+    config = vllm_config(scheduler_config__disable_hybrid_kv_cache_manager=True)
+    mixed: dict[str, KVCacheSpec] = {"a": attention(), "w": sliding()}
+    assert "keep all blocks" in str(reason_for_stock(config, mixed))
+    assert reason_for_stock(config, {"a": attention()}) is None
+
+
 def test_several_kinds_of_states_are_in_scope() -> None:
     layers = {"a": attention(), "b": state(), "c": state(shapes=((8,), (16,)))}
     assert reason_for_stock(vllm_config(), layers) is None
@@ -71,14 +95,14 @@ def test_several_kinds_of_states_are_in_scope() -> None:
 @pytest.mark.parametrize(
     ("odd", "reason"),
     [
-        (sliding(), "SlidingWindowSpec"),
-        (chunked(), "ChunkedLocalAttentionSpec"),
+        (sliding(extra_retained_tokens=4), "retain more"),
+        (SlidingWindowMLASpec(**LATENT, sliding_window=128), "SlidingWindowMLASpec"),
         (HiddenStateCacheSpec(**LATENT), "HiddenStateCacheSpec"),
         (MLAAttentionSpec(**LATENT, alignment=50_000), "padded attention pages"),
         (MLAAttentionSpec(**LATENT, kv_quant_mode=KVQuantMode.NVFP4_DS_MLA), "NVFP4_DS_MLA"),
         (UniformTypeKVCacheSpecs(64, {"x": attention()}), "UniformType"),
-        (attention(sliding_window=128), "sliding-window"),
-        (attention(attention_chunk_size=128), "chunked"),
+        (attention(sliding_window=128), "keep all blocks"),
+        (attention(attention_chunk_size=128), "keep all blocks"),
         (attention(kv_quant_mode=KVQuantMode.NVFP4), "NVFP4"),
         (attention(kv_quant_mode=KVQuantMode.TURBOQUANT_4BIT_NC), "TURBOQUANT"),
         (attention(kv_quant_mode=KVQuantMode.INT8_PER_TOKEN_HEAD), "INT8_PER_TOKEN_HEAD"),
@@ -104,7 +128,7 @@ def test_states_alone_have_one_page_size_already() -> None:
 
 def test_attention_of_two_formats_without_states_is_left_to_stock() -> None:
     layers = attention_layers() | {"odd": attention(num_kv_heads=4, head_size=32)}
-    assert "several formats" in str(reason_for_stock(vllm_config(), layers))
+    assert "one block table" in str(reason_for_stock(vllm_config(), layers))
 
 
 def test_a_model_without_a_cache_is_left_to_stock() -> None:

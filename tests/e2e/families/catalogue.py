@@ -113,4 +113,66 @@ GRANITE: Final = Family(
     options=_ALONE_IN_CHUNKS,
 )
 
-FAMILIES: Final[Mapping[str, Family]] = {"lfm2": LFM2, "zamba2": ZAMBA2, "granite": GRANITE}
+_WINDOWED: Final[Mapping[str, Any]] = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+}
+_PATTERN: Final = ["sliding_attention", "sliding_attention", "full_attention"]
+
+GEMMA3: Final = Family(
+    "gemma3_text",
+    {
+        **_WINDOWED,
+        "sliding_window": 128,
+        "layer_types": _PATTERN * 2,
+        "query_pre_attn_scalar": 32,
+    },
+    block_tokens=64,
+    stock_block_tokens=64,
+    tight_pool_bytes=3 << 20,
+)
+
+GEMMA4: Final = Family(
+    "gemma4_text",
+    {
+        **_WINDOWED,
+        "sliding_window": 128,
+        "layer_types": _PATTERN * 2,
+        "global_head_dim": 64,
+        "vocab_size_per_layer_input": 512,
+        "hidden_size_per_layer_input": 32,
+    },
+    block_tokens=64,
+    stock_block_tokens=64,
+    tight_pool_bytes=6 << 20,
+    options={"dtype": "float32"},
+)
+
+LLAMA4: Final = Family(
+    "llama4_text",
+    {
+        **_WINDOWED,
+        "intermediate_size_mlp": 256,
+        "num_local_experts": 2,
+        "moe_layers": [],
+        "interleave_moe_layer_step": 0,
+        "attention_chunk_size": 128,
+        "no_rope_layers": [1, 1, 0] * 2,
+    },
+    block_tokens=64,
+    stock_block_tokens=64,
+    tight_pool_bytes=3 << 20,
+)
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "lfm2": LFM2,
+    "zamba2": ZAMBA2,
+    "granite": GRANITE,
+    "gemma3": GEMMA3,
+    "gemma4": GEMMA4,
+    "llama4": LLAMA4,
+}
