@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from vllm.v1.kv_cache_interface import KVCacheSpec, KVQuantMode, MambaSpec
+from vllm.v1.kv_cache_interface import KVCacheSpec, KVQuantMode, MambaSpec, SlidingWindowSpec
 
 from kvquarry_client.kernel_blocks import MultipleOf, Supported, select_kernel_blocks
 from kvquarry_client.views import views_digest
@@ -93,6 +93,19 @@ def qwen(block_tokens: int, **cache: Any) -> Family:
     return Family(block_tokens, ((spec, 10), (gdn, 30)), ([MultipleOf(16)],), 1056)
 
 
+def gemma(block_tokens: int) -> Family:
+    """Gemma-4-26B-A4B: windows whose pages are twice as large as those of full attention."""
+    full = attention(block_size=block_tokens, num_kv_heads=2, head_size=512)
+    windows = SlidingWindowSpec(
+        block_size=block_tokens,
+        num_kv_heads=8,
+        head_size=256,
+        dtype=torch.bfloat16,
+        sliding_window=1024,
+    )
+    return Family(block_tokens, ((full, 5), (windows, 25)), ([MultipleOf(16)],), 2 * block_tokens)
+
+
 FAMILIES = {
     "Kimi-Linear": kimi_linear(64, ([64],)),
     "Kimi-Linear, split for two backends": kimi_linear(128, ([32, 64], [MultipleOf(16)])),
@@ -101,6 +114,7 @@ FAMILIES = {
     "GLM-5.3, packed fp8": glm(64, **FP8_DS_MLA),
     "Qwen3.6, fp8": qwen(16, **FP8),
     "Qwen3.6, fp8 at another block size": qwen(48, **FP8),
+    "Gemma-4": gemma(16),
 }
 PARAMETERS = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 from vllm.model_executor.layers.mamba.abstract import MambaBase
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec, KVQuantMode, MambaSpec
+from vllm.v1.kv_cache_interface import (
+    AttentionSpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+    KVQuantMode,
+    MambaSpec,
+)
 from vllm.v1.worker.utils import allocate_kv_cache
 
 from kvquarry_client.views import LayerTensors, Page, Part, build_views, views_digest
@@ -120,7 +126,7 @@ def built_from_plan(
 def _page(spec: KVCacheSpec) -> Page:
     if isinstance(spec, MambaSpec):
         return tuple(Part(*part) for part in zip(spec.shapes, spec.dtypes, strict=True))
-    assert isinstance(spec, FullAttentionSpec)
+    assert isinstance(spec, AttentionSpec)
     content = spec.state_content_size_bytes // spec.dtype.itemsize
     return (Part((spec.num_heads, spec.num_states, content), spec.dtype),)
 

@@ -29,7 +29,8 @@ class Family:
         config: Laid over that configuration's defaults.
         block_tokens: What kvquarry gets as ``--block-size``.
         stock_block_tokens: What stock vLLM raises that to. It is given at once, because the CPU
-            build forgets what it has raised.
+            build forgets what it has raised. Windows of a smaller page get longer blocks yet.
+        num_sizes: Page sizes among its layers.
         tight_pool_bytes: A pool in which memory changes hands.
         options: What both engines get beside the block size.
     """
@@ -38,6 +39,7 @@ class Family:
     config: Mapping[str, Any]
     block_tokens: int
     stock_block_tokens: int
+    num_sizes: int
     tight_pool_bytes: int
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -66,6 +68,7 @@ LFM2: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=64,
+    num_sizes=2,
     tight_pool_bytes=1 << 20,
     options=_ALONE,
 )
@@ -86,6 +89,7 @@ ZAMBA2: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=128,
+    num_sizes=2,
     tight_pool_bytes=10 << 20,
     options=_ALONE_IN_CHUNKS,
 )
@@ -109,6 +113,7 @@ GRANITE: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=384,
+    num_sizes=2,
     tight_pool_bytes=5 << 20,
     options=_ALONE_IN_CHUNKS,
 )
@@ -133,6 +138,7 @@ GEMMA3: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=64,
+    num_sizes=1,
     tight_pool_bytes=3 << 20,
 )
 
@@ -148,8 +154,9 @@ GEMMA4: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=64,
-    tight_pool_bytes=6 << 20,
-    options={"dtype": "float32"},
+    num_sizes=2,
+    tight_pool_bytes=16 << 20,
+    options={"dtype": "float32", "max_num_seqs": 4},
 )
 
 LLAMA4: Final = Family(
@@ -165,6 +172,7 @@ LLAMA4: Final = Family(
     },
     block_tokens=64,
     stock_block_tokens=64,
+    num_sizes=1,
     tight_pool_bytes=3 << 20,
 )
 
