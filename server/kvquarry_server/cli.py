@@ -53,13 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; for a flag that a command lacks, that command's usage is shown."""
-    arguments, unknown = _parser().parse_known_args(argv)
+    arguments, unknown = command_parser().parse_known_args(argv)
     if unknown:
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """What may be typed."""
     parser = argparse.ArgumentParser(prog="kvquarry", description="KV-cache memory as a service.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve_parser = commands.add_parser(

@@ -8,16 +8,17 @@ import pytest
 from kvquarry_vllm.demo.checkpoint import VOCAB_SIZE
 from kvquarry_vllm.demo.jobs import ROOMY_POOL_BYTES, kvquarry_env, stock_env
 from kvquarry_vllm.demo.tokenizer import text_of
+from tests.architecture.readme import commands_of
 from tests.e2e.harness import pools_of
 from tests.e2e.http_server import OpenAIServer
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
+(_TYPED,) = commands_of("python", "-m", "vllm.entrypoints.openai.api_server")
+#: As the README tells; what follows makes the answers comparable and the memory small.
 OPTIONS = (
+    *_TYPED[_TYPED.index("--block-size") :],
     "--enforce-eager",
-    *("--block-size", "32"),
-    *("--mamba-cache-mode", "align"),
-    "--enable-prefix-caching",
     "--enable-prompt-tokens-details",
     *("--kv-cache-memory-bytes", str(ROOMY_POOL_BYTES)),
     *("--max-model-len", "1024"),
