@@ -5,6 +5,7 @@ the same process, by the pool's id.
 """
 
 import atexit
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
+
+logger = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S = 10.0
 _ledgers: dict[str, Ledger] = {}
@@ -88,6 +91,13 @@ def _open_remote(
         timeout_s=connect_timeout_s,
     )
     wire.check_same_plan(plan, opened.plan)
+    if opened.earlier_was_attached:
+        logger.warning(
+            "engine %s has taken the pool of an attached engine of its name at %s: if that was no "
+            "restart, give each engine a KVQUARRY_ENGINE of its own",
+            request.engine,
+            target,
+        )
     session = Session(channel, target, opened, reconnect_timeout_s=connect_timeout_s)
     session.start()
     _ledgers[opened.pool_id] = session

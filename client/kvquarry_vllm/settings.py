@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,7 +86,8 @@ def _target(text: str) -> Target:
 
 
 def _engine_name(text: str) -> str:
-    name = text or f"{socket.gethostname()}-{os.getpid()}"
+    # Containers may share host name and process id; two engines of one name would share a pool.
+    name = text or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     if not _ENGINE_NAME.fullmatch(name):
         raise InvalidSetting(
             "KVQUARRY_ENGINE: write 1 to 245 printable ASCII characters without spaces, "

@@ -33,12 +33,14 @@ class Identity:
         incarnation: The n-th life of that engine.
         pool_id: The pool opened for that life.
         model: What is served, for people.
+        earlier_was_attached: Whether the life before it, which it ended, had an open stream.
     """
 
     engine: str
     incarnation: int
     pool_id: str
     model: str
+    earlier_was_attached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

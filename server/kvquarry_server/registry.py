@@ -109,10 +109,15 @@ class Registry:
         plan = make_plan(request.groups, request.pool_bytes)
         names = request.policies.or_else(policy.pool_policies)
         policies = policy.catalog.make(names)
-        identity = self._next_life(request)
+        earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
+        identity = self._next_identity(request, earlier)
         terms = Terms(plan, names, policies, request.num_workers, policy.limits.num_requests)
         lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
+        # A bug or a lack of memory in here must leave the earlier life alone.
         attachment = Attachment(identity, terms, lease)
+        if earlier is not None:
+            self._end_life(earlier)
+        self._incarnations.set(identity.engine, identity.incarnation)
         self._pools[identity.pool_id] = attachment
         self._pool_of_engine[identity.engine] = identity.pool_id
         logger.info(
@@ -136,7 +141,7 @@ class Registry:
         if attachment is None:
             engine = self._engine_of_dropped.get(pool_id)
             if engine in self._pool_of_engine:
-                raise StaleIncarnation(f"engine {engine} was opened again since")
+                raise StaleIncarnation(_opened_again(engine))
             raise UnknownPool("there is no such pool: open one; it may have lapsed or been closed")
         current = attachment.identity.incarnation
         if incarnation != current:
@@ -215,15 +220,25 @@ class Registry:
         most = self.policy.limits.num_blocks - held
         limits.check_geometry(request.groups, request.pool_bytes, most_blocks=most)
 
-    def _next_life(self, request: OpenRequest) -> Identity:
-        """The identity of an engine's next life; the one before it ends here."""
-        earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
+    def _next_identity(self, request: OpenRequest, earlier: Attachment | None) -> Identity:
+        """Whose life the next one of this engine is."""
         incarnation = self._incarnations.get(request.engine) or 0
         if earlier is not None:
             incarnation = earlier.identity.incarnation
-            self._drop(earlier, StaleIncarnation(f"engine {request.engine} was opened again"))
-        self._incarnations.set(request.engine, incarnation + 1)
-        return Identity(request.engine, incarnation + 1, uuid.uuid4().hex, request.model)
+        return Identity(
+            request.engine,
+            incarnation + 1,
+            uuid.uuid4().hex,
+            request.model,
+            earlier_was_attached=earlier is not None and earlier.lease.is_held,
+        )
+
+    def _end_life(self, earlier: Attachment) -> None:
+        """An engine's next life has begun: the one before it ends."""
+        engine = earlier.identity.engine
+        if earlier.lease.is_held:
+            logger.warning("an attached engine loses its pool to another of its name: %s", engine)
+        self._drop(earlier, StaleIncarnation(_opened_again(engine)))
 
     def _drop(self, attachment: Attachment, error: ServiceError) -> None:
         identity = attachment.identity
@@ -240,3 +255,10 @@ class Registry:
             error.reason.value,
             error,
         )
+
+
+def _opened_again(engine: str | None) -> str:
+    return (
+        f"engine {engine} was opened again; if that was no restart, another engine has the same "
+        "name: give each a KVQUARRY_ENGINE of its own"
+    )

@@ -280,9 +280,13 @@ def test_inproc_hands_out_nothing_before_its_worker_has_registered() -> None:
         register_inproc_worker(pool_id, wrong, plan.pool_bytes - 1)
 
 
-def test_a_stale_incarnation_is_fenced(service: RunningService) -> None:
+def test_a_stale_incarnation_is_fenced_and_the_newer_one_is_warned(
+    service: RunningService, caplog: pytest.LogCaptureFixture
+) -> None:
     ledger, plan = opened(service.target, "twice")
+    assert caplog.text == ""
     newer, _ = opened(service.target, "twice")
+    assert "engine twice has taken the pool of an attached engine of its name" in caplog.text
     with pytest.raises(ServiceError) as caught:
         shadow_over(ledger, plan).lookup(prompt("a", 10))
     assert caught.value.reason == "STALE_INCARNATION"

@@ -89,6 +89,44 @@ def test_a_request_that_fails_leaves_the_earlier_life_alone(registry: Registry) 
     assert stream.errors == []
 
 
+def test_a_pool_that_cannot_be_made_leaves_the_earlier_life_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = registry.open(open_request())
+    stream = attach(registry, first)
+    with monkeypatch.context() as patch:
+        patch.setattr("kvquarry_server.registry.Attachment", out_of_memory)
+        with pytest.raises(MemoryError):
+            registry.open(open_request())
+    assert registry.find(first.identity.pool_id, 1) is first
+    assert stream.errors == []
+    assert registry.open(open_request()).identity.incarnation == 2
+
+
+def out_of_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_the_next_life_is_told_that_the_earlier_one_still_lived(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = registry.open(open_request())
+    attach(registry, first)
+    assert registry.open(open_request()).identity.earlier_was_attached
+    assert "loses its pool to another of its name" in caplog.text
+    with pytest.raises(StaleIncarnation, match="give each a KVQUARRY_ENGINE of its own"):
+        registry.find(first.identity.pool_id, 1)
+
+
+def test_a_restart_after_a_life_that_was_cut_off_is_nothing_special(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = registry.open(open_request())
+    registry.detach(first, attach(registry, first))
+    assert not registry.open(open_request()).identity.earlier_was_attached
+    assert "another of its name" not in caplog.text
+
+
 def test_an_unknown_pool_is_named_as_such(registry: Registry) -> None:
     with pytest.raises(UnknownPool):
         registry.find("nowhere", 1)

@@ -25,6 +25,10 @@ def test_all_but_the_target_has_a_default() -> None:
     assert settings.engine
 
 
+def test_engines_without_a_name_get_one_each_even_with_the_same_process_id() -> None:
+    assert len({settings_of().engine for _ in range(8)}) > 1
+
+
 def test_settings_are_taken_from_the_environment() -> None:
     settings = settings_of(KVQUARRY_ENGINE="left", KVQUARRY_CONNECT_TIMEOUT_S="2.5")
     assert (settings.engine, settings.connect_timeout_s) == ("left", 2.5)

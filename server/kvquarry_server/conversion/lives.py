@@ -53,6 +53,7 @@ def opened_to_wire(
         boot_id=boot_id,
         lease_seconds=policy.lease_s,
         attach_seconds=policy.attach_s,
+        earlier_was_attached=attachment.identity.earlier_was_attached,
     )
 
 

@@ -45,20 +45,22 @@ class Policies(_message.Message):
     def __init__(self, placement: _Optional[str] = ..., eviction: _Optional[str] = ..., relocation: _Optional[str] = ...) -> None: ...
 
 class OpenPoolResponse(_message.Message):
-    __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds")
+    __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds", "earlier_was_attached")
     POOL_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     ATTACH_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_WAS_ATTACHED_FIELD_NUMBER: _ClassVar[int]
     pool_id: str
     incarnation: int
     plan: _plan_pb2.Plan
     boot_id: str
     lease_seconds: float
     attach_seconds: float
-    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., boot_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., attach_seconds: _Optional[float] = ...) -> None: ...
+    earlier_was_attached: bool
+    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., boot_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., attach_seconds: _Optional[float] = ..., earlier_was_attached: bool = ...) -> None: ...
 
 class ClosePoolRequest(_message.Message):
     __slots__ = ("pool_id", "incarnation")
