@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from kvquarry_server.status import PoolStatus
 
-#: Values of one pool by the labels beside ``pool``.
+#: Values of one pool by the labels beside ``engine``.
 Values = dict[tuple[str, ...], float]
 
 
@@ -25,7 +25,7 @@ class PoolMetric:
         name: Its full name; that of a counter ends with ``_total``.
         text: What it means.
         values: Reads it off a pool.
-        labels: Besides ``pool``.
+        labels: Besides ``engine``.
     """
 
     family: type[GaugeMetricFamily] | type[CounterMetricFamily]
@@ -36,7 +36,7 @@ class PoolMetric:
 
     def of(self, pools: Iterable[PoolStatus]) -> Metric:
         """The metric with the values of all pools."""
-        family = self.family(self.name, self.text, labels=("pool", *self.labels))
+        family = self.family(self.name, self.text, labels=("engine", *self.labels))
         for pool in pools:
             for labels, value in self.values(pool).items():
                 family.add_metric((pool.identity.engine, *labels), value)
@@ -48,7 +48,7 @@ def _one(read: Callable[[PoolStatus], float]) -> Callable[[PoolStatus], Values]:
 
 
 def _blocks(pool: PoolStatus) -> Values:
-    return {
+    values: Values = {
         (str(size_class), state): count
         for size_class, usage in enumerate(pool.usage.classes)
         for state, count in (
@@ -56,8 +56,13 @@ def _blocks(pool: PoolStatus) -> Values:
             ("cached", usage.cached),
             ("active", usage.active),
             ("granted", usage.granted),
+            ("null", 0),
         )
     }
+    # Nobody's requests use the null blocks, so an idle pool shows no active block.
+    values["0", "null"] = pool.plan.num_reserved_blocks
+    values["0", "active"] -= pool.plan.num_reserved_blocks
+    return values
 
 
 def _slabs(pool: PoolStatus) -> Values:
@@ -171,6 +176,12 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
         "kvquarry_hit_tokens_total",
         "Those of them that were found and used.",
         _one(lambda pool: pool.counters.hit_tokens),
+    ),
+    PoolMetric(
+        _COUNTER,
+        "kvquarry_miss_tokens_total",
+        "Those of them that were not.",
+        _one(lambda pool: pool.miss_tokens),
     ),
     PoolMetric(
         _COUNTER,

@@ -58,6 +58,11 @@ class PoolStatus:
     num_workers: int
     num_requests: int
 
+    @property
+    def miss_tokens(self) -> int:
+        """Tokens that were looked up and not found."""
+        return self.counters.query_tokens - self.counters.hit_tokens
+
     def num_slabs(self, size_class: int) -> int:
         """Slabs that belong to a size class."""
         carved = self.usage.classes[size_class].carved

@@ -27,9 +27,9 @@ def _lines(status: PlainStatus) -> Iterator[str]:
 
 def _pool_lines(pool: PlainStatus) -> Iterator[str]:
     usage, counters = pool["usage"], pool["counters"]
-    yield f"pool {pool['pool_id']}  {pool['model']}".rstrip()
     for attachment in pool["attachments"]:
-        yield f"  engine    {_attachment(attachment)}"
+        yield f"engine {_attachment(attachment)}"
+    yield f"  pool      {pool['pool_id']}  {pool['model']}".rstrip()
     yield f"  workers   {_workers(pool)}"
     yield (
         f"  memory    {_size(usage['used_size_bytes'])} used of "
@@ -66,8 +66,12 @@ def _class_rows(pool: PlainStatus) -> Iterator[Sequence[str]]:
     plan, evictions = pool["plan"], pool["counters"]["eviction_counts"]
     for index, usage in enumerate(pool["usage"]["size_classes"]):
         size_bytes = plan["size_classes"][index]["stride_bytes"] * plan["region_count"]
+        num_nulls = 0 if index else pool["null_block_count"]
         counts = [
-            usage[f"{state}_block_count"] for state in ("free", "active", "cached", "granted")
+            usage["free_block_count"],
+            usage["active_block_count"] - num_nulls,
+            usage["cached_block_count"],
+            usage["granted_block_count"],
         ]
         num_groups = plan["class_of_group"].count(index)
         yield (

@@ -24,13 +24,13 @@ from tests.contract.wire_engine import (
 )
 
 
-def series(service: RunningService, pool: str) -> dict[str, float]:
-    """The series of one pool, by name and the labels beside it."""
+def series(service: RunningService, engine: str) -> dict[str, float]:
+    """The series of one engine, by name and the labels beside it."""
     found = {}
     for family in text_string_to_metric_families(service.metrics()):
         for sample in family.samples:
-            if sample.labels.get("pool") == pool:
-                labels = [value for key, value in sorted(sample.labels.items()) if key != "pool"]
+            if sample.labels.get("engine") == engine:
+                labels = [value for key, value in sorted(sample.labels.items()) if key != "engine"]
                 found["/".join((sample.name.removeprefix("kvquarry_"), *labels))] = sample.value
     return found
 
@@ -51,6 +51,7 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
         "workers_expected": pool["worker_count"],
         "query_tokens_total": counters["query_tokens"],
         "hit_tokens_total": counters["hit_tokens"],
+        "miss_tokens_total": counters["query_tokens"] - counters["hit_tokens"],
         "admissions_total": counters["admission_count"],
         "refusals_total": counters["refusal_count"],
         "commits_total": counters["commit_count"],
@@ -60,6 +61,8 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
             state: usage["size_classes"][index][f"{state}_block_count"]
             for state in ("free", "cached", "active", "granted")
         }
+        blocks["null"] = 0 if index else pool["null_block_count"]
+        blocks["active"] -= blocks["null"]
         for state, count in blocks.items():
             figures[f"blocks/{index}/{state}"] = count
         figures[f"slabs/{index}"] = sum(blocks.values()) // geometry["blocks_per_slab"]
@@ -99,7 +102,13 @@ def test_status_and_metrics_agree_on_every_figure(
     (pool,) = (one for one in status["pools"] if one["attachments"][0]["engine"] == name)
     expected = expected_series(pool)
     assert series(service, name) == expected
-    for figure in ("query_tokens_total", "hit_tokens_total", "refusals_total", "commits_total"):
+    for figure in (
+        "query_tokens_total",
+        "hit_tokens_total",
+        "miss_tokens_total",
+        "refusals_total",
+        "commits_total",
+    ):
         assert expected[figure] > 0, figure
 
 

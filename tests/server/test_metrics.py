@@ -54,12 +54,13 @@ def test_blocks_of_a_class_add_up_to_its_slabs() -> None:
     for size_class, per_slab in (("0", 4), ("1", 1)):
         blocks = sum(
             value(metrics, "kvquarry_blocks", size_class=size_class, state=state)
-            for state in ("free", "cached", "active", "granted")
+            for state in ("free", "cached", "active", "granted", "null")
         )
         assert blocks == per_slab * value(metrics, "kvquarry_slabs", size_class=size_class)
     assert value(metrics, "kvquarry_blocks", size_class="0", state="granted") == 4
-    assert value(metrics, "kvquarry_requests", pool="engine") == 1
-    assert value(metrics, "kvquarry_workers_registered", pool="engine") == 1
+    assert value(metrics, "kvquarry_blocks", size_class="0", state="active") == 0
+    assert value(metrics, "kvquarry_requests", engine="engine") == 1
+    assert value(metrics, "kvquarry_workers_registered", engine="engine") == 1
 
 
 def test_latency_buckets_begin_at_50_microseconds() -> None:
@@ -92,6 +93,6 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert not name.endswith(("_total", "_count", "_sum", "_bucket")), name
         for sample in family.samples:
             assert set(sample.labels) <= {
-                "pool", "size_class", "state", "from_class", "to_class", "version",
+                "engine", "size_class", "state", "from_class", "to_class", "version",
                 "method", "reason", "le",
             }  # fmt: skip

@@ -30,15 +30,15 @@ def test_a_pool_shows_its_engine_workers_memory_tokens_and_blocks() -> None:
     assert table(registry).splitlines() == [
         "kvquarry 1.0, up 16 min, 1 pool, boot b00t",
         "",
-        f"pool {pool_id}  tiny",
-        "  engine    engine, incarnation 1, attached",
+        "engine engine, incarnation 1, attached",
+        f"  pool      {pool_id}  tiny",
         "  workers   1 of 1 registered (0: cpu:0)",
         "  memory    1.0 KiB used of 5.5 KiB, 9 of 12 slabs unassigned",
         "  tokens    8 looked up: 0 hit (0.0%), 8 missed",
         "  requests  1 now, 1 admitted, 0 refused",
         "",
         "  class  block  groups  free  active  cached  granted  evicted",
-        "      0  128 B       2     0       5       0        3        0",
+        "      0  128 B       2     0       1       0        3        0",
         "      1  512 B       1     0       0       0        1        0",
     ]
 

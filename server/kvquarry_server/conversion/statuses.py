@@ -60,6 +60,7 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
             eviction=pool.policies.eviction,
             relocation=pool.policies.relocation,
         ),
+        null_block_count=pool.plan.num_reserved_blocks,
     )
 
 
@@ -67,6 +68,7 @@ def _counters(pool: PoolStatus) -> admin_pb2.PoolCounters:
     return admin_pb2.PoolCounters(
         query_tokens=pool.counters.query_tokens,
         hit_tokens=pool.counters.hit_tokens,
+        miss_tokens=pool.miss_tokens,
         admission_count=pool.counters.admissions,
         refusal_count=pool.counters.refusals,
         commit_count=pool.counters.commits,

@@ -24,7 +24,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, boot_id: _Optional[str] = ..., version: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., pools: _Optional[_Iterable[_Union[PoolStatus, _Mapping]]] = ...) -> None: ...
 
 class PoolStatus(_message.Message):
-    __slots__ = ("pool_id", "model", "plan", "revision", "usage", "counters", "attachments", "workers", "worker_count", "request_count", "policies")
+    __slots__ = ("pool_id", "model", "plan", "revision", "usage", "counters", "attachments", "workers", "worker_count", "request_count", "policies", "null_block_count")
     POOL_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class PoolStatus(_message.Message):
     WORKER_COUNT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    NULL_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     pool_id: str
     model: str
     plan: _plan_pb2.Plan
@@ -47,10 +48,11 @@ class PoolStatus(_message.Message):
     worker_count: int
     request_count: int
     policies: _pool_pb2.Policies
-    def __init__(self, pool_id: _Optional[str] = ..., model: _Optional[str] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., revision: _Optional[int] = ..., usage: _Optional[_Union[_pool_pb2.PoolUsage, _Mapping]] = ..., counters: _Optional[_Union[PoolCounters, _Mapping]] = ..., attachments: _Optional[_Iterable[_Union[AttachmentStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., worker_count: _Optional[int] = ..., request_count: _Optional[int] = ..., policies: _Optional[_Union[_pool_pb2.Policies, _Mapping]] = ...) -> None: ...
+    null_block_count: int
+    def __init__(self, pool_id: _Optional[str] = ..., model: _Optional[str] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., revision: _Optional[int] = ..., usage: _Optional[_Union[_pool_pb2.PoolUsage, _Mapping]] = ..., counters: _Optional[_Union[PoolCounters, _Mapping]] = ..., attachments: _Optional[_Iterable[_Union[AttachmentStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., worker_count: _Optional[int] = ..., request_count: _Optional[int] = ..., policies: _Optional[_Union[_pool_pb2.Policies, _Mapping]] = ..., null_block_count: _Optional[int] = ...) -> None: ...
 
 class PoolCounters(_message.Message):
-    __slots__ = ("query_tokens", "hit_tokens", "admission_count", "refusal_count", "commit_count", "eviction_counts", "class_changes", "move_counts")
+    __slots__ = ("query_tokens", "hit_tokens", "admission_count", "refusal_count", "commit_count", "eviction_counts", "class_changes", "move_counts", "miss_tokens")
     QUERY_TOKENS_FIELD_NUMBER: _ClassVar[int]
     HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +61,7 @@ class PoolCounters(_message.Message):
     EVICTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     CLASS_CHANGES_FIELD_NUMBER: _ClassVar[int]
     MOVE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    MISS_TOKENS_FIELD_NUMBER: _ClassVar[int]
     query_tokens: int
     hit_tokens: int
     admission_count: int
@@ -67,7 +70,8 @@ class PoolCounters(_message.Message):
     eviction_counts: _containers.RepeatedScalarFieldContainer[int]
     class_changes: _containers.RepeatedCompositeFieldContainer[ClassChange]
     move_counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, query_tokens: _Optional[int] = ..., hit_tokens: _Optional[int] = ..., admission_count: _Optional[int] = ..., refusal_count: _Optional[int] = ..., commit_count: _Optional[int] = ..., eviction_counts: _Optional[_Iterable[int]] = ..., class_changes: _Optional[_Iterable[_Union[ClassChange, _Mapping]]] = ..., move_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    miss_tokens: int
+    def __init__(self, query_tokens: _Optional[int] = ..., hit_tokens: _Optional[int] = ..., admission_count: _Optional[int] = ..., refusal_count: _Optional[int] = ..., commit_count: _Optional[int] = ..., eviction_counts: _Optional[_Iterable[int]] = ..., class_changes: _Optional[_Iterable[_Union[ClassChange, _Mapping]]] = ..., move_counts: _Optional[_Iterable[int]] = ..., miss_tokens: _Optional[int] = ...) -> None: ...
 
 class ClassChange(_message.Message):
     __slots__ = ("from_class", "to_class", "count")
