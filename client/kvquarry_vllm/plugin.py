@@ -46,5 +46,6 @@ def gate_for(version: str) -> str:
 
 def _apply_gate(gate: str, settings: Settings) -> None:
     # Imported only now: without KVQUARRY_TARGET, vLLM must start as if this package were not there.
+    importlib.import_module("kvquarry_vllm.log").log_client_like_vllm()
     hooks = importlib.import_module("kvquarry_vllm.gates.hooks")
     hooks.apply(importlib.import_module(gate).hooks(settings))

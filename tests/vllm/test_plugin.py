@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -79,6 +80,26 @@ def test_registering_twice_hooks_everything_once() -> None:
     lines = run(HOOKED, KVQUARRY_TARGET="unix:/run/kvquarry.sock").splitlines()
     assert len(lines) >= 12
     assert [line for line in lines if not line.endswith(" True True")] == []
+
+
+LOGGED = """
+import logging
+import vllm.logger
+from kvquarry_vllm.plugin import register
+
+register()
+register()
+vllm.logger._configure_vllm_root_logger()
+logging.getLogger("kvquarry_client.lasting_stream").info("told %s", "once")
+logging.getLogger("kvquarry_client.lasting_stream").debug("too much")
+"""
+
+
+@pytest.mark.vllm
+def test_the_clients_lines_are_written_as_those_of_vllm() -> None:
+    told = run(LOGGED, KVQUARRY_TARGET="unix:/run/kvquarry.sock", VLLM_LOGGING_COLOR="0")
+    (line,) = told.splitlines()
+    assert re.fullmatch(r"\(MainProcess pid=\d+\) INFO \d\d-\d\d \d\d:\d\d:\d\d \[.*\] told once", line)
 
 
 @pytest.mark.parametrize("version", ["0.31.2", "0.34.0", "1.0", "dev"])
