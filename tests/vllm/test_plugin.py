@@ -101,7 +101,9 @@ logging.getLogger("kvquarry_client.lasting_stream").debug("too much")
 def test_the_clients_lines_are_written_as_those_of_vllm() -> None:
     told = run(LOGGED, KVQUARRY_TARGET="unix:/run/kvquarry.sock", VLLM_LOGGING_COLOR="0")
     (line,) = told.splitlines()
-    assert re.fullmatch(r"\(MainProcess pid=\d+\) INFO \d\d-\d\d \d\d:\d\d:\d\d \[.*\] told once", line)
+    assert re.fullmatch(
+        r"\(MainProcess pid=\d+\) INFO \d\d-\d\d \d\d:\d\d:\d\d \[.*\] told once", line
+    )
 
 
 @pytest.mark.parametrize("version", ["0.31.2", "0.34.0", "1.0", "dev"])
