@@ -23,9 +23,16 @@ class EvictionLog:
         """See :meth:`PoolObserver.forgotten`."""
         self._forgotten.append(commitment)
 
-    def drain(self, index: PrefixIndex) -> list[Commitment]:
-        """What was forgotten since the last call and has no twin that is still found, in order."""
-        forgotten, self._forgotten = self._forgotten, []
+    def __len__(self) -> int:
+        return len(self._forgotten)
+
+    def drain(self, index: PrefixIndex, most: int | None = None) -> list[Commitment]:
+        """What was forgotten since the last call and has no twin that is still found, in order.
+
+        Of more than ``most`` only the oldest; the rest waits for the next call.
+        """
+        most = len(self._forgotten) if most is None else most
+        forgotten, self._forgotten = self._forgotten[:most], self._forgotten[most:]
         return [one for one in forgotten if index.find(one.kind, one.block_hash) is None]
 
 

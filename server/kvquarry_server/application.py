@@ -15,6 +15,7 @@ from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, GrowRequest, LeaseRequest
 from kvquarry_core.pool import Pool
 from kvquarry_core.requests import RequestRecord
+from kvquarry_server import limits
 from kvquarry_server.operations import (
     BeginStep,
     Commit,
@@ -40,7 +41,12 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
         UsageError: The operation is a mistake; the pool is unchanged.
     """
     match operation:
-        case AdmitRequest() | GrowRequest() | LeaseRequest() | AheadRequest():
+        case AheadRequest():
+            # A million grants to one request are no more than one, and hold up everybody else.
+            if len(set(operation.handles)) != len(operation.handles):
+                raise UsageError(Reason.INVALID_ARGUMENT, "a request is granted ahead twice")
+            return pool.answer(operation)
+        case AdmitRequest() | GrowRequest() | LeaseRequest():
             return pool.answer(operation)
         case ResetCache():
             return CacheReset(pool.reset_cache())
@@ -95,9 +101,10 @@ def _take(pool: Pool, take: Take) -> None:
 
 
 def _settle(pool: Pool, settle: Settle) -> None:
-    for handle in settle.handles:
+    handles = dict.fromkeys(settle.handles)
+    for handle in handles:
         _record(pool, handle)
-    for handle in settle.handles:
+    for handle in handles:
         pool.settle(handle)
 
 
@@ -115,6 +122,7 @@ def _give_back(pool: Pool, give_back: GiveBack) -> None:
 
 def _commit(pool: Pool, commit: Commit) -> None:
     _check_columns(commit.handles, commit.kinds, commit.hashes)
+    limits.check_hashes(commit.hashes)
     pool.commit_rows(list(_full_rows(pool, commit)))
 
 
@@ -141,10 +149,14 @@ def _full_rows(pool: Pool, commit: Commit) -> Iterator[FullRows]:
 def _drop(pool: Pool, drop: Drop) -> None:
     _check_columns(drop.handles, drop.groups, drop.blocks)
     rows = list(zip(drop.handles, drop.groups, drop.blocks, strict=True))
+    # Counted once: to look through a long request's blocks for each of them takes quadratic time.
+    counted: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
     for (handle, group, block), num_times in Counter(rows).items():
         held = _record(pool, handle).held
         checks.check_group(pool.plan, group)
-        if held[group].count(block) < num_times:
+        if (handle, group) not in counted:
+            counted[handle, group] = Counter(held[group])
+        if counted[handle, group][block] < num_times:
             raise UsageError(
                 Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
             )

@@ -23,6 +23,9 @@ from kvquarry_server.operations import Batch, Operation
 from kvquarry_server.outcomes import Answer, BatchOutcome, Eviction
 from kvquarry_server.workers import Roster
 
+#: Evicted rows told in one answer, so that it stays below what clients take (16 MiB).
+_MOST_EVICTIONS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -128,7 +131,7 @@ class Attachment:
             if answer is not None:
                 answers.append(answer)
             self.revision += not isinstance(answer, Refusal)
-        nobody_waits = batch.is_quiet and error is None
+        nobody_waits = batch.is_quiet and error is None and len(self._evictions) < _MOST_EVICTIONS
         return BatchOutcome(
             number=batch.number,
             revision=self.revision,
@@ -140,7 +143,7 @@ class Attachment:
 
     def _drain_evictions(self) -> tuple[Eviction, ...]:
         """What can no longer be found, in order; neighbours of one kind together."""
-        forgotten = self._evictions.drain(self.pool.store.index)
+        forgotten = self._evictions.drain(self.pool.store.index, _MOST_EVICTIONS)
         return tuple(
             Eviction(kind, tuple(commitment.block_hash for commitment in commitments))
             for kind, commitments in groupby(forgotten, key=lambda commitment: commitment.kind)

@@ -18,6 +18,8 @@ _MOST_GROUPS = 64
 _MOST_LAYERS = 1024
 _MOST_PAGE_SIZES = 8
 _LONGEST_DIGEST_BYTES = 64
+_LONGEST_HASH_BYTES = 64
+_MOST_OPERATIONS = 65_536
 
 # The planner tries slabs of up to this many times the smallest one, this many at most, and for
 # each of them ever larger strides. About a second's worth of that is allowed.
@@ -66,6 +68,26 @@ def check_digest(digest: bytes) -> None:
         raise UsageError(
             Reason.INVALID_ARGUMENT,
             f"a digest has 1 to {_LONGEST_DIGEST_BYTES} bytes, not {len(digest)}",
+        )
+
+
+def check_hashes(hashes: Sequence[bytes]) -> None:
+    """What is kept for every block must be small."""
+    longest = max(map(len, hashes), default=0)
+    if longest > _LONGEST_HASH_BYTES:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a block's hash has at most {_LONGEST_HASH_BYTES} bytes, not {longest}",
+        )
+
+
+def check_num_operations(num_operations: int) -> None:
+    """One batch must not hold up everybody else."""
+    if num_operations > _MOST_OPERATIONS:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a batch has at most {_MOST_OPERATIONS} operations, not {num_operations}; send "
+            "several, and rows of one sort as columns of one operation",
         )
 
 

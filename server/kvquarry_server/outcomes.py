@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockHash, BlockId, KindId
-from kvquarry_core.messages import Admission, Grant
+from kvquarry_core.messages import Admission, AheadGrant, Grant
 from kvquarry_core.messages import Answer as PoolAnswer
 from kvquarry_core.usage import PoolUsage
 from kvquarry_server.errors import WireError
@@ -38,7 +38,7 @@ class BatchOutcome:
         answers: Of its operations that have one, in order.
         error: The mistake at which the batch stopped; what came before it was applied.
         evictions: What became unfindable since the batch before.
-        usage: The pool's, after the batch; None for a quiet one, which nobody waits for.
+        usage: The pool's, after the batch; None for a quiet one, which is not answered.
     """
 
     number: int
@@ -61,6 +61,8 @@ def _num_blocks(answer: Answer) -> int:
             return _total(answer.hit_blocks) + _num_blocks(answer.grant)
         case Grant():
             return _total(answer.blocks) + _total(answer.dirty)
+        case AheadGrant():
+            return sum(1 + _num_blocks(grant) for grant in answer.grants)
         case _:
             return 1
 

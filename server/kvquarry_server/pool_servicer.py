@@ -90,8 +90,8 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         batch = lives.next_batch_from_wire(request)
         try:
             outcome = attachment.apply(batch)
-            is_quiet = batch.is_quiet and outcome.error is None
-            response = None if is_quiet else outcome_to_wire(self._boot_id, outcome)
+            is_told = outcome.usage is not None
+            response = outcome_to_wire(self._boot_id, outcome) if is_told else None
         except (UsageError, ServiceError):
             raise
         except Exception:

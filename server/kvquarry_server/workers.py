@@ -4,7 +4,7 @@ Nothing is handed out before all ranks agree.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.plan import Plan
@@ -66,6 +66,10 @@ class Roster:
             )
         check_worker(self._plan, worker.layers, worker.buffer_bytes)
         self._check_agreement(worker)
+        # All agree, so one copy of what may be thousands of layers is enough.
+        for other in self._workers.values():
+            worker = replace(worker, layers=other.layers)
+            break
         self._workers[worker.rank] = worker
 
     def check_complete(self) -> None:

@@ -1,11 +1,14 @@
 """An operation with columns is one operation: all of its rows are applied, or none."""
 
+import time
+
 import pytest
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.messages import Admission, AdmitRequest
+from kvquarry_core.messages import Admission, AdmitRequest, AheadRequest
+from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_server.application import apply_operation
 from kvquarry_server.operations import Commit, Drop, Free, Operation, Settle, Take, Unreadable
@@ -103,3 +106,25 @@ def test_commit_accepts_all_rows_or_none(pool: Pool) -> None:
 
 def test_an_operation_nobody_knows_is_refused(pool: Pool) -> None:
     assert_refused(pool, Unreadable(), Reason.INVALID_ARGUMENT)
+
+
+def test_a_hash_of_any_length_is_not_kept(pool: Pool) -> None:
+    commit = Commit([ONE], [KindId(0)], [BlockHash(b"x" * 65)], row(pool, ONE, 0))
+    assert_refused(pool, commit, Reason.INVALID_ARGUMENT)
+
+
+def test_nobody_is_granted_ahead_twice_in_one_operation(pool: Pool) -> None:
+    assert_refused(pool, AheadRequest([ONE, TWO, ONE], [1, 1, 1]), Reason.INVALID_ARGUMENT)
+
+
+def test_dropping_a_long_request_takes_linear_time() -> None:
+    spec = GroupSpec(GroupKind.FULL_ATTENTION, block_tokens=1, page_bytes=64, num_layers=1)
+    pool = Pool(make_plan((spec,), 64 * 20_100))
+    pool.admit(AdmitRequest(ONE, (), 20_000, 0, 20_000))
+    blocks = list(pool.take(ONE, FIRST, 20_000))
+    # The blocks of a mistake are all looked for, and none is dropped.
+    drop = Drop([ONE] * 20_001, [FIRST] * 20_001, [*blocks, BlockId(20_050)])
+    start = time.perf_counter()
+    with pytest.raises(UsageError):
+        apply_operation(pool, drop)
+    assert time.perf_counter() - start < 1

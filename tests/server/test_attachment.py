@@ -137,3 +137,36 @@ def test_what_becomes_unfindable_flows_back_with_the_same_answer() -> None:
         Eviction(STATES, (names[2],)),
     ]
     assert apply(attachment, Free([TWO])).evictions == ()
+
+
+def with_three_evictions(attachment: Attachment) -> BatchOutcome:
+    """Commit three rows and forget them again, in batches of which the last is quiet."""
+    apply(attachment, admit(ONE, 12), Take([ONE] * 2, [GroupId(0), GroupId(1)], [3, 3]))
+    blocks = attachment.pool.requests[ONE].held
+    names = [BlockHash(b"a"), BlockHash(b"b"), BlockHash(b"c")]
+    rows = [block for position in zip(blocks[0], blocks[1], strict=True) for block in position]
+    apply(attachment, Commit([ONE] * 3, [ATTENTION] * 3, names, rows), Free([ONE]))
+    return attachment.apply(Batch(attachment.last_batch_number + 1, [ResetCache()], is_quiet=True))
+
+
+def num_evicted(outcome: BatchOutcome) -> int:
+    return sum(len(eviction.hashes) for eviction in outcome.evictions)
+
+
+def test_more_evictions_than_fit_one_answer_are_told_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attachment = ready_attachment()
+    quiet = with_three_evictions(attachment)
+    assert (quiet.usage, quiet.evictions) == (None, ())
+    monkeypatch.setattr("kvquarry_server.attachment._MOST_EVICTIONS", 2)
+    assert [num_evicted(apply(attachment, BeginStep())) for _ in range(3)] == [2, 1, 0]
+
+
+def test_a_quiet_batch_is_answered_when_very_many_evictions_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvquarry_server.attachment._MOST_EVICTIONS", 3)
+    quiet = with_three_evictions(ready_attachment())
+    assert quiet.usage is not None
+    assert num_evicted(quiet) == 3

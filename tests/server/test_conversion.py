@@ -186,3 +186,9 @@ def test_a_status_in_plain_values_keeps_numbers_names_and_defaults() -> None:
     assert pool["workers"][0]["digest"] == b"digest".hex()
     assert pool["attachments"][0]["attached"] is False
     assert status["uptime_seconds"] == 10.0
+
+
+def test_a_batch_of_very_many_operations_is_refused_unread() -> None:
+    one = pool_pb2.Operation(begin_step=pool_pb2.BeginStep())
+    with pytest.raises(UsageError, match="at most 65536 operations"):
+        batch_from_wire(pool_pb2.Batch(number=1, operations=[one] * 65_537))

@@ -106,3 +106,9 @@ def test_both_arrangements_of_the_plan_are_accepted(roster: Roster) -> None:
         layers = tuple(planned_views(PLAN, Arrangement.BLOCK_OUTERMOST))
         roster.register(replace(worker(PLAN, rank, 2), layers=layers))
     assert roster.is_complete
+
+
+def test_many_ranks_share_one_copy_of_their_layers(roster: Roster) -> None:
+    for rank in range(2):
+        roster.register(worker(PLAN, rank, 2))
+    assert roster.workers[0].layers is roster.workers[1].layers

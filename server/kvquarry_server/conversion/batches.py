@@ -6,6 +6,7 @@ from typing import cast
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_server import limits
 from kvquarry_server.operations import (
     Batch,
     BeginStep,
@@ -23,7 +24,12 @@ from kvquarry_server.operations import (
 
 
 def batch_from_wire(message: pool_pb2.Batch) -> Batch:
-    """A batch; whether its operations make sense is the pool's to say."""
+    """A batch; whether its operations make sense is the pool's to say.
+
+    Raises:
+        UsageError: They are too many.
+    """
+    limits.check_num_operations(len(message.operations))
     operations = [_operation(operation) for operation in message.operations]
     return Batch(message.number, operations, message.quiet)
 
