@@ -5,6 +5,7 @@
     ClientError
     |-- InvalidTarget       KVQUARRY_TARGET cannot be understood
     |-- ServiceUnavailable  nobody answers at the target
+    |-- MessageTooLarge     a message is larger than service or client takes
     |-- PoolLost            the service no longer knows the engine's pool
     |-- PlanMismatch        client and service cut the pool differently: versions differ
     `-- ServiceError        the service refused; ``reason`` says why, the text is for people
@@ -39,6 +40,10 @@ class ServiceUnavailable(ClientError):
     """Nobody answers at the target; the message names it and how long was waited."""
 
 
+class MessageTooLarge(ClientError):
+    """A message is larger than the service or the client takes."""
+
+
 class PoolLost(ClientError):
     """The service was restarted, or the lease lapsed: nobody knows this engine's pool."""
 
@@ -67,6 +72,19 @@ def typed_error(error: grpc.RpcError) -> ServiceError | None:
         if item.key == _DETAILS_KEY:
             return _decode(item.value)
     return None
+
+
+def explained(error: grpc.RpcError) -> Exception:
+    """The error to raise for one that cannot be retried."""
+    typed = typed_error(error)
+    if typed is not None:
+        return typed
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return MessageTooLarge(
+            "a message between engine and service is larger than one of them takes: start the "
+            "service with --max-message-bytes 16777216 or more"
+        )
+    return error
 
 
 def may_be_retried(error: grpc.RpcError) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import grpc
 
 from kvquarry.v1alpha import pool_pb2
-from kvquarry_client.errors import PoolLost, ServiceError, may_be_retried, typed_error
+from kvquarry_client.errors import ClientError, PoolLost, ServiceError, explained, may_be_retried
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
 from kvquarry_client.waiting import RETRY_S, WaitReport, nobody_answered, retry_while_away
@@ -85,6 +85,7 @@ class LastingStream:
         Raises:
             ServiceUnavailable: The service was away for too long.
             PoolLost: It came back without the pool.
+            MessageTooLarge: A batch or its result does not fit into a message.
             ServiceError: It ended the stream for another reason.
         """
         self._reading_since = time.monotonic()
@@ -145,7 +146,7 @@ class LastingStream:
             self._is_closed.wait(pause_s)
             try:
                 fresh = self._replacement(ended.failure())
-            except (ServiceError, PoolLost, grpc.RpcError) as failure:
+            except (ClientError, grpc.RpcError) as failure:
                 self._give_up(failure)
                 return
             if fresh is None:
@@ -181,7 +182,7 @@ class LastingStream:
         if self._is_closed.is_set():
             return None
         if not may_be_retried(error):
-            raise typed_error(error) or error
+            raise explained(error)
         logger.warning("lost kvquarry at %s (%s); connecting again", self._target, error.code())
         report = WaitReport(self._target, longest_pause_s=_LONGEST_PAUSE_S)
         while not self._is_closed.is_set():
@@ -228,9 +229,9 @@ class LastingStream:
 
     def _refusal(self, error: grpc.RpcError) -> Exception:
         """Why a service that is there again does not take this engine back."""
-        refusal = typed_error(error)
-        if refusal is None or refusal.reason != "UNKNOWN_POOL":
-            return refusal or error
+        refusal = explained(error)
+        if not isinstance(refusal, ServiceError) or refusal.reason != "UNKNOWN_POOL":
+            return refusal
         lost = PoolLost(
             f"kvquarry at {self._target} no longer knows this engine's pool: the service was "
             "restarted, or was out of reach for longer than its lease; restart the engine"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import grpc
 
-from kvquarry_client.errors import ServiceUnavailable, may_be_retried, typed_error
+from kvquarry_client.errors import ServiceUnavailable, explained, may_be_retried
 from kvquarry_client.target import Target
 
 _Result = TypeVar("_Result")
@@ -48,6 +48,7 @@ def retry_while_away(call: Callable[[], _Result], target: Target, *, timeout_s: 
     Raises:
         ServiceUnavailable: Nobody answered within ``timeout_s``; names the target.
         ServiceError: Somebody answered and refused.
+        MessageTooLarge: The call does not fit into a message.
     """
     report = WaitReport(target)
     while True:
@@ -55,7 +56,7 @@ def retry_while_away(call: Callable[[], _Result], target: Target, *, timeout_s: 
             return call()
         except grpc.RpcError as error:
             if not may_be_retried(error):
-                raise typed_error(error) or error from None
+                raise explained(error) from None
         if report.waited_s >= timeout_s:
             raise nobody_answered(target, timeout_s)
         report.say_if_due()

@@ -13,7 +13,7 @@ import pytest
 
 from kvquarry_client.channel import open_channel
 from kvquarry_client.engine import ledger_of, open_pool
-from kvquarry_client.errors import PoolLost, ServiceError, ServiceUnavailable
+from kvquarry_client.errors import MessageTooLarge, PoolLost, ServiceError, ServiceUnavailable
 from kvquarry_client.inproc import open_inproc, register_inproc_worker
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.registration import WorkerMemory, register_worker
@@ -21,7 +21,7 @@ from kvquarry_client.scheduling import Allocation, ShadowSettings
 from kvquarry_client.shadow import Shadow
 from kvquarry_client.target import parse_target
 from kvquarry_core.errors import UsageError
-from kvquarry_core.ids import GroupId, Handle
+from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.retention import Retention
 from kvquarry_core.worker_layout import planned_views
@@ -278,6 +278,15 @@ def test_inproc_hands_out_nothing_before_its_worker_has_registered() -> None:
     wrong = [*planned_views(plan)][:-1]
     with pytest.raises(UsageError, match="bytes"):
         register_inproc_worker(pool_id, wrong, plan.pool_bytes - 1)
+
+
+def test_a_message_over_the_services_cap_is_named() -> None:
+    with running_service("--max-message-bytes", "65536") as service:
+        ledger, _ = opened(service.target, "talkative")
+        ledger.forget(GroupId(0), [BlockId(1)] * 100_000)
+        with pytest.raises(MessageTooLarge, match="--max-message-bytes"):
+            ledger.reset_cache()
+        ledger.close()
 
 
 def test_a_stale_incarnation_is_fenced_and_the_newer_one_is_warned(
