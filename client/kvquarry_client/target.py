@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from kvquarry_client.errors import InvalidTarget
 
 _LONGEST_SOCKET_PATH = 107
+# gRPC reads a socket's path as part of a URI, and would look elsewhere.
+_UNSAFE = frozenset("%#?,:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def _unix_address(text: str) -> str:
     path = text.removeprefix("unix:").removeprefix("//")
     if not path.startswith("/"):
         raise InvalidTarget(f"write the absolute path of the socket: unix:/path, not {text!r}")
+    if _UNSAFE.intersection(path):
+        raise InvalidTarget(f"gRPC misreads socket paths with % # ? , or :, as in {text!r}")
     if len(path.encode()) > _LONGEST_SOCKET_PATH:
         raise InvalidTarget(
             f"a Unix socket's path has at most {_LONGEST_SOCKET_PATH} bytes; "

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HIGHEST_PORT = 65_535
+# gRPC reads a socket's path as part of a URI, and would listen elsewhere.
+_UNSAFE = frozenset("%#?,:")
 
 
 class InvalidAddress(ValueError):
@@ -54,6 +56,8 @@ def parse_address(text: str) -> Address:
         path = text.removeprefix("unix:").removeprefix("//")
         if not path.startswith("/"):
             raise InvalidAddress(f"write the whole path of the socket, unix:/path, not {text!r}")
+        if _UNSAFE.intersection(path):
+            raise InvalidAddress(f"gRPC misreads socket paths with % # ? , or :, as in {text!r}")
         return UnixAddress(Path(path))
     if text.startswith("/"):
         raise InvalidAddress(f"write unix:{text} for a socket, not {text!r}")

@@ -13,13 +13,14 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
+from typing import IO
 
 import grpc
 from prometheus_client import CollectorRegistry
 
 from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_server import servers
-from kvquarry_server.addresses import Address, TcpAddress
+from kvquarry_server.addresses import Address, TcpAddress, UnixAddress
 from kvquarry_server.faults import Draining
 from kvquarry_server.health import Health
 from kvquarry_server.metrics import (
@@ -30,7 +31,7 @@ from kvquarry_server.metrics import (
 )
 from kvquarry_server.registry import Policy, Registry
 from kvquarry_server.settings import ServeSettings
-from kvquarry_server.sockets import bind
+from kvquarry_server.sockets import bind, claim_socket
 from kvquarry_server.status import Boot, ServiceStatus, status_of
 from kvquarry_server.version import package_version
 
@@ -63,6 +64,7 @@ class Service:
         self._metrics: MetricsEndpoint | None = None
         self._sweep: asyncio.Task[None] | None = None
         self._found_at: list[str] = []
+        self._claims: list[IO[bytes]] = []
 
     @property
     def announcement(self) -> str:
@@ -108,6 +110,8 @@ class Service:
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.stop)
+        for claim in self._claims:
+            claim.close()
         if has_served:
             logger.info("stopped")
 
@@ -134,7 +138,11 @@ class Service:
         self._found_at += ["health on", str(found_at)]
 
     async def _start(self, server: grpc.aio.Server, addresses: Iterable[Address]) -> list[Address]:
+        addresses = list(addresses)
         self._servers.append(server)
+        for address in addresses:
+            if isinstance(address, UnixAddress):
+                self._claims.append(claim_socket(address.path))
         found_at = [bind(server, address) for address in addresses]
         await server.start()
         return found_at

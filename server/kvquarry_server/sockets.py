@@ -1,12 +1,18 @@
-"""Binding: a Unix socket needs a free, short path that only its group may open."""
+"""Binding: a Unix socket needs a free, short path that only its group may open.
+
+Whoever finds a socket that nobody answers takes its path over. A lock beside it decides between two
+who find it at the same time; it is held for the service's life, and its empty file stays.
+"""
 
 import errno
+import fcntl
 import os
 import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import grpc
 
@@ -42,19 +48,35 @@ def bind(server: grpc.aio.Server, address: Address) -> Address:
     return TcpAddress(address.host, port) if isinstance(address, TcpAddress) else address
 
 
+def claim_socket(path: Path) -> IO[bytes]:
+    """Make sure that no other service listens on a path, now and until the result is closed.
+
+    Raises:
+        CannotListen: Another one does, or the lock's file cannot be written.
+    """
+    _check_folder(path)
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        with _umask(_UMASK):
+            claim = lock.open("ab")
+    except OSError as error:
+        raise CannotListen(f"cannot listen on unix:{path}: {error}") from error
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        claim.close()
+        raise CannotListen(_taken(path)) from error
+    return claim
+
+
 def prepare_socket_path(path: Path) -> None:
     """Make way for a socket: a file that a dead service left is removed, nothing else is.
 
     Raises:
-        CannotListen: The path is too long, its folder is missing, or it is in use.
+        CannotListen: The path is too long, its folder is missing or may not be written, or it is
+            in use.
     """
-    num_bytes = len(os.fsencode(path))
-    if num_bytes > _LONGEST_PATH_BYTES:
-        raise CannotListen(
-            f"a Unix socket's path has at most {_LONGEST_PATH_BYTES} bytes; {path} has {num_bytes}"
-        )
-    if not path.parent.is_dir():
-        raise CannotListen(f"there is no folder {path.parent}; create it, or listen elsewhere")
+    _check_folder(path)
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -62,8 +84,34 @@ def prepare_socket_path(path: Path) -> None:
     if not stat.S_ISSOCK(mode):
         raise CannotListen(f"{path} exists and is no socket; remove it, or listen elsewhere")
     if _is_answered(path):
-        raise CannotListen(f"another process listens on unix:{path}; stop it, or listen elsewhere")
-    path.unlink()
+        raise CannotListen(_taken(path))
+    try:
+        path.unlink()
+    except OSError as error:
+        raise CannotListen(f"cannot listen on unix:{path}, which is left over: {error}") from error
+
+
+def _taken(path: Path) -> str:
+    return f"another process listens on unix:{path}; stop it, or listen elsewhere"
+
+
+def _check_folder(path: Path) -> None:
+    num_bytes = len(os.fsencode(path))
+    if num_bytes > _LONGEST_PATH_BYTES:
+        raise CannotListen(
+            f"a Unix socket's path has at most {_LONGEST_PATH_BYTES} bytes; {path} has {num_bytes}"
+        )
+    try:
+        is_folder = path.parent.is_dir()
+    except OSError as error:
+        raise CannotListen(f"cannot listen on unix:{path}: {error}") from error
+    if not is_folder:
+        raise CannotListen(f"there is no folder {path.parent}; create it, or listen elsewhere")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise CannotListen(
+            f"this user may create no socket in {path.parent}; give the folder to the user, or "
+            "listen elsewhere"
+        )
 
 
 def check_port(address: TcpAddress) -> None:
@@ -101,6 +149,11 @@ def _is_answered(path: Path) -> bool:
             probe.connect(os.fspath(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
+        except PermissionError:
+            raise CannotListen(
+                f"{path} belongs to another user; remove it if nobody listens there, or listen "
+                "elsewhere"
+            ) from None
         except OSError:
             return True
     return True

@@ -44,6 +44,7 @@ def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     ("text", "told"),
     [
         ("/run/k.sock", "write unix:/run/k.sock"),
+        ("unix:/run/a%20b.sock", "misreads"),
         ("host:0", "at port 0: write one from 1 to 65535"),
         ("host:70000", "at port 70000"),
     ],

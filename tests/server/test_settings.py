@@ -162,7 +162,21 @@ def test_the_help_shows_what_may_be_chosen(choice: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":1", "h", "h:", "h:x", "h:70000", "a/b:1", "::1:80", "unix:", "unix:a"]
+    "text",
+    [
+        "",
+        ":1",
+        "h",
+        "h:",
+        "h:x",
+        "h:70000",
+        "a/b:1",
+        "::1:80",
+        "unix:",
+        "unix:a",
+        "unix:/a%41",
+        "unix:/a:1",
+    ],
 )
 def test_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidAddress):

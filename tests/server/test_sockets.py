@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kvquarry_server.sockets import CannotListen, prepare_socket_path
+from kvquarry_server.sockets import CannotListen, claim_socket, prepare_socket_path
 
 
 @pytest.fixture
@@ -64,3 +64,47 @@ def test_a_path_may_have_107_bytes_and_no_more(folder: Path) -> None:
     for name in ("x" * (room + 1), "ä" * (room // 2 + 1)):
         with pytest.raises(CannotListen, match="at most 107 bytes"):
             prepare_socket_path(folder / name)
+
+
+def test_of_two_who_find_a_dead_socket_one_gets_the_path(folder: Path) -> None:
+    path = folder / "stale.sock"
+    claim = claim_socket(path)
+    with pytest.raises(CannotListen, match="another process listens on"):
+        claim_socket(path)
+    claim.close()
+    claim_socket(path).close()
+
+
+def test_a_folder_that_may_not_be_written_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(CannotListen, match="may create no socket in"):
+        prepare_socket_path(folder / "a.sock")
+
+
+def test_a_folder_that_may_not_be_read_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    with pytest.raises(CannotListen, match="Permission denied"):
+        prepare_socket_path(folder / "a.sock")
+
+
+def test_the_socket_of_another_user_is_not_taken_for_a_living_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "theirs.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(os.fspath(path))
+
+    class Refused(socket.socket):
+        def connect(self, address: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", Refused)
+    with pytest.raises(CannotListen, match="belongs to another user"):
+        prepare_socket_path(path)
