@@ -12,7 +12,6 @@ from tests.e2e.harness import (
     all_waves,
     class_changes,
     differing,
-    pools_of,
     sabotaged,
 )
 
