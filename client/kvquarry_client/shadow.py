@@ -17,6 +17,7 @@ How blocks are asked for and go back is in :mod:`kvquarry_client.supply`.
 """
 
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -24,8 +25,10 @@ from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.renames import Renames
+from kvquarry_client.reserve import DecodeReserve
 from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
+from kvquarry_client.tables import ANY_NUMBER
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
 from kvquarry_core.messages import (
     Admission,
@@ -50,10 +53,13 @@ class Shadow:
         self._pending: dict[str, ShadowRequest] = {}
         self._detached: dict[Handle, ShadowRequest] = {}
         self._refusals = RefusalMemo()
+        self._reserve = DecodeReserve(plan)
         self._supply = Supply(
             plan, ledger, self._refusals, self._rename, ahead_tokens=settings.ahead_tokens
         )
         self._to_settle: dict[Handle, ShadowRequest] = {}
+        # Requests with chunks of their prompt ahead, and how long that is.
+        self._in_prompt: dict[Handle, int] = {}
         self._to_zero: list[list[BlockId]] = [[] for _ in plan.classes]
         self._moves: list[Move] = []
         self._committed_states = False
@@ -72,7 +78,7 @@ class Shadow:
         request = self._pending.get(waiting.request_id)
         remembered = self._refusals.find(waiting.request_id) if self._live else None
         if request is None and remembered is None:
-            answer = self._admit(waiting, self._settings.keep_free_blocks if self._live else ())
+            answer = self._admit(waiting, self._keep_free(waiting) if self._live else ())
             if isinstance(answer, Refusal):
                 return self._lookup_of(answer)
             request = answer
@@ -96,7 +102,7 @@ class Shadow:
             remembered = self._refusals.find(waiting.request_id)
             if remembered is not None and (keep_free or not remembered.kept_blocks_free):
                 return None
-            answer = self._admit(waiting, self._settings.keep_free_blocks if keep_free else ())
+            answer = self._admit(waiting, self._keep_free(waiting) if keep_free else ())
             if isinstance(answer, Refusal):
                 return None
             request = answer
@@ -104,6 +110,8 @@ class Shadow:
             return None
         if request.has_unspent():
             self._to_settle[request.handle] = request
+        if allocation.num_tokens < waiting.num_tokens:
+            self._in_prompt[request.handle] = waiting.num_tokens
         self._live[waiting.request_id] = self._pending.pop(waiting.request_id)
         return request
 
@@ -120,6 +128,14 @@ class Shadow:
         self._refusals.drop(waiting.request_id)
         self._pending[waiting.request_id] = answer
         return answer
+
+    def _keep_free(self, waiting: Waiting) -> tuple[int, ...]:
+        """Blocks by class that an admission leaves to those that run."""
+        align = self._settings.retention.alignment_tokens if self._settings.retention else 0
+        num_prompts = len(self._in_prompt) + (0 < align < waiting.num_tokens)
+        reserve = self._reserve.blocks(len(self._live), num_prompts)
+        watermark = self._settings.keep_free_blocks or [0] * len(reserve)
+        return tuple(map(operator.add, reserve, watermark))
 
     def _ask_admission(
         self, waiting: Waiting, keep_free: tuple[int, ...]
@@ -171,7 +187,11 @@ class Shadow:
     def allocate(self, request: ShadowRequest, allocation: Allocation) -> bool:
         """Give a running request the blocks its next tokens need; False where there are none."""
         self._drop(request, request.retire(allocation.num_processed))
-        return self._extend(request, allocation)
+        if not self._extend(request, allocation):
+            return False
+        if allocation.num_tokens >= self._in_prompt.get(request.handle, ANY_NUMBER):
+            del self._in_prompt[request.handle]
+        return True
 
     def retire(self, request_id: str, num_processed: int) -> None:
         """Give up what nobody reads any more once ``num_processed`` tokens were processed."""
@@ -239,6 +259,7 @@ class Shadow:
         if request is None:
             return None
         self._to_settle.pop(request.handle, None)
+        self._in_prompt.pop(request.handle, None)
         self._detached[request.handle] = request
         return request.handle
 

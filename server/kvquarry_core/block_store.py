@@ -309,19 +309,20 @@ class BlockStore:
             return next(iter(self.slabs.partial_idle(size_class)))
         if may_add_slab and self.slabs.num_unassigned:
             return self.slabs.carve(size_class)
-        victim = self._victim(size_class)
-        if not (may_use_idle or victim is None or self._is_beside_used(size_class, victim)):
-            victim = self._oldest_beside_used(size_class)
+        victims = self._victims(size_class)
+        if victims and not (may_use_idle or self._is_beside_used(size_class, victims[0])):
+            oldest = self._oldest_beside_used(size_class)
+            victims = () if oldest is None else (oldest,)
         other = self._spare_slab(size_class, demand) if may_add_slab else None
-        if other is not None and (victim is None or self._goes_first(other, size_class, victim)):
+        if other is not None and not (victims and self._outlives(other, size_class, victims[0])):
             self._clear_slab(other)
             return self.slabs.carve(size_class)
-        assert victim is not None, f"fits() promised a block of class {size_class}"
-        return self._evict(size_class, victim)
+        assert victims, f"fits() promised a block of class {size_class}"
+        return self._evict(size_class, victims)
 
-    def _victim(self, size_class: ClassId) -> BlockId | None:
-        """The cached block of a class that is missed least."""
-        return self._eviction.victim(self, size_class) if len(self._cached[size_class]) else None
+    def _victims(self, size_class: ClassId) -> Sequence[BlockId]:
+        """The cached blocks of a class that are missed least."""
+        return self._eviction.victims(self, size_class) if len(self._cached[size_class]) else ()
 
     def _is_beside_used(self, size_class: ClassId, block: BlockId) -> bool:
         """Whether a block's slab is in use anyhow."""
@@ -338,18 +339,18 @@ class BlockStore:
             self.cached_in(size_class, slab), key=lambda block: self.stamp_of(size_class, block)
         )
 
-    def _evict(self, size_class: ClassId, victim: BlockId) -> SlabId:
-        """Free a cached block and its row; its slab, carved again if that emptied it."""
-        self.evict_all(size_class, (victim,))
-        slab = self.slabs.slab_of(size_class, victim)
+    def _evict(self, size_class: ClassId, victims: Sequence[BlockId]) -> SlabId:
+        """Free cached blocks and their rows; the first one's slab, carved again if emptied."""
+        self.evict_all(size_class, victims)
+        slab = self.slabs.slab_of(size_class, victims[0])
         return slab if self.slabs.owner(slab) == size_class else self.slabs.carve(size_class)
 
-    def _goes_first(self, slab: SlabId, size_class: ClassId, block: BlockId) -> bool:
-        """Whether another class's idle slab is missed less than a block."""
+    def _outlives(self, slab: SlabId, size_class: ClassId, block: BlockId) -> bool:
+        """Whether another class's idle slab is missed as much as a block, or more."""
         owner = self.slabs.owner(slab)
         assert owner is not None
         slab_worth = self._eviction.slab_worth(self, owner, slab)
-        return slab_worth < self._eviction.block_worth(self, size_class, block)
+        return slab_worth >= self._eviction.block_worth(self, size_class, block)
 
     def _spare_slab(self, size_class: ClassId, demand: Demand) -> SlabId | None:
         """The idle slab of another class that can do without it and is missed least."""

@@ -4,7 +4,7 @@ Whatever a policy chooses, the accounting stays right: rows go together, and a s
 was promised is not offered. A policy only decides which content is missed least.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -50,8 +50,11 @@ class CacheView(Protocol):
 class Eviction(Protocol):
     """Chooses what goes. Called when no block is to be had otherwise."""
 
-    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
-        """The cached block of a class to evict next; its row goes with it. None for none."""
+    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+        """The cached blocks of a class to evict next, together; their rows go with them.
+
+        Called where there are some; the first is taken at once.
+        """
         ...
 
     def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
@@ -66,9 +69,9 @@ class Eviction(Protocol):
 class Lru:
     """What was not used for the longest time goes first."""
 
-    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
-        """See :meth:`Eviction.victim`."""
-        return next(cache.by_age(size_class), None)
+    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+        """See :meth:`Eviction.victims`."""
+        return (next(cache.by_age(size_class)),)
 
     def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
         """See :meth:`Eviction.block_worth`."""
@@ -80,15 +83,18 @@ class Lru:
 
 
 class SlabAware(Lru):
-    """The longest idle slab goes first, block by block, so that victims together free it."""
+    """The longest idle slab goes as a whole, so that what is used next lies together.
 
-    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
-        """See :meth:`Eviction.victim`."""
+    Evicting block by block hands out single blocks of many slabs; each of them then keeps its slab
+    from the other classes.
+    """
+
+    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+        """See :meth:`Eviction.victims`."""
         slab = next(cache.idle_slabs(size_class), None)
         if slab is None:
-            return super().victim(cache, size_class)
-        cached = cache.cached_in(size_class, slab)
-        return min(cached, key=lambda block: cache.stamp_of(size_class, block))
+            return super().victims(cache, size_class)
+        return cache.cached_in(size_class, slab)
 
 
 class SavedWork(Lru):
@@ -105,17 +111,15 @@ class SavedWork(Lru):
     #: How much saved work counts beside recency; both run from 0 to 1 among the candidates.
     _WEIGHT = 1.0
 
-    def victim(self, cache: CacheView, size_class: ClassId) -> BlockId | None:
-        """See :meth:`Eviction.victim`."""
+    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+        """See :meth:`Eviction.victims`."""
         candidates = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
-        if not candidates:
-            return None
         saved = [cache.saved_tokens_per_byte(size_class, block) for block in candidates]
         most = max(saved) or 1.0
         worths = [
             age / len(candidates) + self._WEIGHT * saves / most for age, saves in enumerate(saved)
         ]
-        return candidates[worths.index(min(worths))]
+        return (candidates[worths.index(min(worths))],)
 
 
 #: The evictions on offer by name.

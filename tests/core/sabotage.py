@@ -232,9 +232,9 @@ def free_head_before_tail(self: Pool, handle: Handle) -> None:
             self.store.release(size_class, [block])
 
 
-def evict_the_newest(_: Lru, cache: CacheView, size_class: ClassId) -> BlockId | None:
+def evict_the_newest(_: Lru, cache: CacheView, size_class: ClassId) -> list[BlockId]:
     """What was used last goes first."""
-    return list(cache.by_age(size_class))[-1]
+    return list(cache.by_age(size_class))[-1:]
 
 
 def never_another_class(*_: object) -> None:

@@ -148,7 +148,7 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
         test_eviction.test_free_returns_tail_before_head,
     ),
     "the newest first": (
-        Sabotage(Lru, "victim", sabotage.evict_the_newest),
+        Sabotage(Lru, "victims", sabotage.evict_the_newest),
         test_eviction.test_the_block_used_longest_ago_goes_first,
     ),
     "slabs that stay where they are": (
