@@ -55,7 +55,7 @@ venv: $(SELF_STAMP) ## Install everything into .venv (about 3 GB, a few minutes 
 ##@ Work
 
 .PHONY: check
-check: lint types contracts proto-check test-fast ## Everything quick: style, types, contracts, protos, fast tests
+check: lint types contracts proto-check test-fast ## All that needs no vLLM engine: the three below, protos, fast tests (minutes)
 
 .PHONY: lint
 lint: venv ## Style of Python and protos
@@ -70,7 +70,7 @@ format: venv ## Bring the Python into its style
 	@$(BIN)/ruff format --quiet
 
 .PHONY: types
-types: venv ## mypy, strict, on all but the plug-in
+types: venv ## mypy, strict, on service, tools and client
 	@$(BIN)/mypy
 
 .PHONY: contracts

@@ -13,6 +13,7 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from kvquarry_client.engine import OpenedPool, ledger_of, open_pool
+from kvquarry_client.errors import ClientError
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.shadow import Shadow
 from kvquarry_client.target import parse_target
@@ -40,16 +41,6 @@ class Engine(User):
         self._session: EngineSession | None = None
         self._step: Greenlet | None = None
 
-    def on_start(self) -> None:
-        """Open a pool, register its one worker, and queue requests."""
-        seed = next(_seeds)
-        opened = self._timed("open pool", lambda: self._open(seed))
-        self._timed("register worker", lambda: self._register(opened))
-        self._ledger = TimedLedger(ledger_of(opened.pool_id), self._observe)
-        shadow = Shadow(opened.plan, self._ledger, shadow_settings(opened.plan))
-        requests = Traffic(seed, opened.plan.hash_tokens).requests()
-        self._session = EngineSession(shadow, requests)
-
     @task
     def step(self) -> None:
         """One scheduler step, with as many exchanges as it needs.
@@ -57,7 +48,8 @@ class Engine(User):
         In a greenlet of its own: locust may kill a user at any moment, and a killed exchange
         leaves its stream unusable.
         """
-        assert self._session is not None, "on_start makes the session"
+        if self._session is None:
+            self._session = self._start_session()
         self._step = gevent.spawn(self._timed, "step", self._session.step)
         self._step.get()
 
@@ -71,6 +63,19 @@ class Engine(User):
         finally:
             if self._ledger is not None:
                 self._ledger.close()
+
+    def _start_session(self) -> EngineSession:
+        """Open a pool, register its one worker, and queue requests.
+
+        Not in locust's ``on_start``, whose failures it logs with their whole traceback.
+        """
+        seed = next(_seeds)
+        opened = self._timed("open pool", lambda: self._open(seed))
+        self._timed("register worker", lambda: self._register(opened))
+        self._ledger = TimedLedger(ledger_of(opened.pool_id), self._observe)
+        shadow = Shadow(opened.plan, self._ledger, shadow_settings(opened.plan))
+        requests = Traffic(seed, opened.plan.hash_tokens).requests()
+        return EngineSession(shadow, requests)
 
     def _open(self, seed: int) -> OpenedPool:
         return open_pool(
@@ -104,6 +109,10 @@ class Engine(User):
         """Call and report; after a failure this engine is of no use any more."""
         try:
             return timed(name, call, self._observe)
+        except ClientError as error:
+            # An answer, or the lack of one, that locust's user can do something about.
+            logger.error("%s failed: %s", name, error)
+            raise StopUser from error
         except Exception as error:
             logger.exception("%s failed", name)
             raise StopUser from error

@@ -51,6 +51,7 @@ def test_a_load_that_reaches_nobody_fails() -> None:
     run = run_locust("--host", "unix:/nowhere/kvquarry.sock", "--users", "1", "--run-time", "2s")
     assert run.returncode == 1
     assert "no kvquarry service answered at unix:/nowhere/kvquarry.sock" in run.stderr
+    assert "Traceback" not in run.stderr
 
 
 def test_a_load_without_an_end_is_refused() -> None:
