@@ -7,6 +7,7 @@
     |-- ServiceUnavailable  nobody answers at the target
     |-- MessageTooLarge     a message is larger than service or client takes
     |-- PoolLost            the service no longer knows the engine's pool
+    |-- Nonsense            the service answered what no service should
     |-- PlanMismatch        client and service cut the pool differently: versions differ
     `-- ServiceError        the service refused; ``reason`` says why, the text is for people
 """
@@ -46,6 +47,10 @@ class MessageTooLarge(ClientError):
 
 class PoolLost(ClientError):
     """The service was restarted, or the lease lapsed: nobody knows this engine's pool."""
+
+
+class Nonsense(ClientError):
+    """The service answered what no service of this version should; nothing it says can be used."""
 
 
 class PlanMismatch(ClientError):

@@ -7,6 +7,7 @@ import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_client import wire
+from kvquarry_client.errors import Nonsense
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.stream import BatchStream
@@ -42,6 +43,7 @@ class Session:
         self._opened = opened
         self._batch = wire.BatchBuilder()
         self._last_number = 0
+        self._last_read = 0
         self._num_waits = 0
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
@@ -66,12 +68,12 @@ class Session:
         """See :meth:`Ledger.ask`."""
         for ask in asks:
             self._batch.ask(ask)
-        return [wire.answer(one) for one in self._exchange().answers]
+        return wire.answers(self._exchange(), len(asks))
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
         self._batch.reset_cache()
-        return self._exchange().answers[-1].reset_cache.done
+        return wire.is_cache_reset(self._exchange())
 
     def end_step(self) -> None:
         """See :meth:`Ledger.end_step`: a message costs the service more than what is in it."""
@@ -139,6 +141,8 @@ class Session:
         result = self._read()
         while result.number < number:
             result = self._read()
+        if result.number != number:
+            raise Nonsense(f"batch {number} was answered as batch {result.number}")
         return result
 
     def _read(self) -> pool_pb2.BatchResult:
@@ -147,7 +151,9 @@ class Session:
         mistake = wire.batch_error(result)
         if mistake is not None:
             raise mistake
-        self._evictions += wire.evictions(result)
+        if result.number > self._last_read:
+            self._evictions += wire.evictions(result)
+        self._last_read = result.number
         self._used_fraction = wire.used_fraction(result)
         self._free_memory = wire.free_memory(result)
         return result

@@ -6,7 +6,7 @@ Nowhere else in the client are a message's fields touched.
 from collections.abc import Iterable, Sequence
 
 from kvquarry.v1alpha import plan_pb2, pool_pb2
-from kvquarry_client.errors import PlanMismatch, ServiceError
+from kvquarry_client.errors import Nonsense, PlanMismatch, ServiceError
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.luxury import FreeMemory
@@ -206,8 +206,36 @@ def check_same_plan(ours: Plan, theirs: plan_pb2.Plan) -> None:
         )
 
 
+def answers(result: pool_pb2.BatchResult, num_asks: int) -> list[Answer]:
+    """The answers to a batch's asks, in order.
+
+    Raises:
+        Nonsense: They are not as many as the asks, or not such answers.
+    """
+    if len(result.answers) != num_asks:
+        raise Nonsense(
+            f"batch {result.number} asked for {num_asks} answers and got {len(result.answers)}"
+        )
+    return [answer(one) for one in result.answers]
+
+
+def is_cache_reset(result: pool_pb2.BatchResult) -> bool:
+    """The answer to a ResetCache.
+
+    Raises:
+        Nonsense: There is none.
+    """
+    if not result.answers or result.answers[-1].WhichOneof("answer") != "reset_cache":
+        raise Nonsense(f"batch {result.number} was to reset the cache and has another answer")
+    return result.answers[-1].reset_cache.done
+
+
 def answer(message: pool_pb2.Answer) -> Answer:
-    """The answer to an Ask."""
+    """The answer to an Ask.
+
+    Raises:
+        Nonsense: It is none.
+    """
     match message.WhichOneof("answer"):
         case "refusal":
             return _refusal(message.refusal)
@@ -215,8 +243,10 @@ def answer(message: pool_pb2.Answer) -> Answer:
             return _admission(message.admission)
         case "ahead":
             return AheadGrant(tuple(_grant(grant) for grant in message.ahead.grants))
-        case _:
+        case "grant":
             return _grant(message.grant)
+        case other:
+            raise Nonsense(f"an ask was answered with {other}")
 
 
 def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
@@ -288,8 +318,11 @@ def _moves(moves: pool_pb2.Moves) -> tuple[Move, ...]:
 
 
 def _refusal(refusal: pool_pb2.Refusal) -> Refusal:
+    cause = _CAUSES.get(refusal.cause)
+    if cause is None:
+        raise Nonsense(f"a request was refused for cause {refusal.cause}, which is unknown")
     return Refusal(
-        _CAUSES[refusal.cause],
+        cause,
         refusal.hit_tokens,
         refusal.longest_tokens,
         tuple(refusal.wanted_block_counts),

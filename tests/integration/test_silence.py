@@ -2,38 +2,22 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import pytest
 
-from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
+from kvquarry.v1alpha import pool_pb2
 from kvquarry_client import lasting_stream, stream
 from kvquarry_client.channel import open_channel
 from kvquarry_client.errors import ServiceUnavailable
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.stream import BatchStream
-from kvquarry_client.target import Target, parse_target
+from kvquarry_client.target import Target
+from tests.integration.strange_service import WELCOME, Requests, Responses, StrangeService, serving
 
-Requests = Iterator[pool_pb2.AttachRequest]
-Responses = Iterator[pool_pb2.AttachResponse]
-WELCOME = pool_pb2.AttachResponse(welcome=pool_pb2.Welcome())
 PATIENCE_S = 1.5
-
-
-class StrangeService(pool_pb2_grpc.PoolServiceServicer):
-    """Its streams do as the test says."""
-
-    def __init__(self, attach: Callable[[Requests], Responses]) -> None:
-        self.num_streams = 0
-        self._attach = attach
-
-    def Attach(self, request_iterator: Requests, context: object) -> Responses:  # noqa: N802
-        self.num_streams += 1
-        return self._attach(request_iterator)
 
 
 def break_off(requests: Requests) -> Responses:
@@ -50,16 +34,6 @@ def answer_nothing(requests: Requests) -> Responses:
     next(requests)
     yield WELCOME
     list(requests)
-
-
-@contextmanager
-def serving(service: StrangeService, path: Path) -> Iterator[Target]:
-    server = grpc.server(ThreadPoolExecutor(4))
-    pool_pb2_grpc.add_PoolServiceServicer_to_server(service, server)
-    server.add_insecure_port(f"unix:{path}")
-    server.start()
-    yield parse_target(f"unix:{path}")
-    server.stop(None).wait()
 
 
 @contextmanager

@@ -1,0 +1,88 @@
+"""A service that answers what no service should is refused with a typed error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_client.channel import open_channel
+from kvquarry_client.errors import Nonsense
+from kvquarry_client.session import Session
+from kvquarry_client.target import Target
+from kvquarry_core.ids import Handle
+from kvquarry_core.messages import GrowRequest
+from kvquarry_core.plan import make_plan
+from kvquarry_server.conversion.plans import plan_to_wire
+from tests.client.pools import HYBRID
+from tests.integration.strange_service import WELCOME, Requests, Responses, StrangeService, serving
+
+PLAN = make_plan(HYBRID, 40 * 192)
+BLOCKS = pool_pb2.BlockList(blocks=[5])
+GRANT = pool_pb2.Answer(grant=pool_pb2.Grant(blocks=[BLOCKS], dirty=[pool_pb2.BlockList()]))
+GONE = pool_pb2.Eviction(kind=0, hashes=[b"x"])
+
+
+def answering(*results: pool_pb2.BatchResult) -> Callable[[Requests], Responses]:
+    """Answers each batch with these results, numbered from the batch's own number on."""
+
+    def attach(requests: Requests) -> Responses:
+        next(requests)
+        yield WELCOME
+        for request in requests:
+            for result in results:
+                told = pool_pb2.BatchResult()
+                told.CopyFrom(result)
+                told.number += request.batch.number
+                yield pool_pb2.AttachResponse(result=told)
+
+    return attach
+
+
+def attached(target: Target) -> Session:
+    opened = pool_pb2.OpenPoolResponse(pool_id="p", incarnation=1, plan=plan_to_wire(PLAN))
+    session = Session(open_channel(target), target, opened, reconnect_timeout_s=2)
+    session.start()
+    return session
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (pool_pb2.BatchResult(), "asked for 1 answers and got 0"),
+        (pool_pb2.BatchResult(answers=[pool_pb2.Answer()]), "answered with None"),
+        (
+            pool_pb2.BatchResult(answers=[pool_pb2.Answer(refusal=pool_pb2.Refusal(cause=9))]),  # type: ignore[arg-type]
+            "cause 9",
+        ),
+        (pool_pb2.BatchResult(number=5, answers=[GRANT]), "answered as batch 6"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused(
+    tmp_path: Path, result: pool_pb2.BatchResult, told: str
+) -> None:
+    service = StrangeService(answering(result))
+    with serving(service, tmp_path / "s") as target:
+        session = attached(target)
+        with pytest.raises(Nonsense, match=told):
+            session.ask([GrowRequest(Handle(1), [1])])
+        session.close()
+
+
+def test_another_answer_than_to_a_reset_is_refused(tmp_path: Path) -> None:
+    result = pool_pb2.BatchResult(answers=[GRANT])
+    with serving(StrangeService(answering(result)), tmp_path / "s") as target:
+        session = attached(target)
+        with pytest.raises(Nonsense, match="reset the cache"):
+            session.reset_cache()
+        session.close()
+
+
+def test_a_result_that_is_told_twice_evicts_once(tmp_path: Path) -> None:
+    result = pool_pb2.BatchResult(answers=[GRANT], evictions=[GONE])
+    with serving(StrangeService(answering(result, result)), tmp_path / "s") as target:
+        session = attached(target)
+        for _ in range(2):
+            session.ask([GrowRequest(Handle(1), [1])])
+        assert len(session.take_evictions()) == 2
+        session.close()
