@@ -1,5 +1,6 @@
 """The data path over gRPC: transport only."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
-from kvquarry_core.errors import UsageError
+from kvquarry_core.errors import Reason, UsageError
 from kvquarry_server.attachment import Attachment
 from kvquarry_server.conversion import lives
 from kvquarry_server.conversion.outcomes import outcome_to_wire
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     AttachContext = grpc.aio.ServicerContext[pool_pb2.AttachRequest, pool_pb2.AttachResponse]
 
 logger = logging.getLogger(__name__)
+
+
+# A stream without a hello belongs to nobody, so nothing else would ever end it.
+_HELLO_TIMEOUT_S = 10.0
 
 
 class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
@@ -59,7 +64,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         """See pool.proto. Reads and writes go through ``context``, one after the other."""
         async with self._edge.typed_errors("Attach", context):
             stream = EndableStream()
-            hello = await stream.step(context.read)
+            hello = await _first_message(stream, context)
             if is_end(hello):
                 return
             caller = lives.hello_from_wire(hello)
@@ -103,3 +108,18 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             self._telemetry.refused("Attach", outcome.error.reason.value)
         self._telemetry.applied_batch(time.perf_counter() - start)
         return response
+
+
+async def _first_message(stream: EndableStream, context: "AttachContext") -> pool_pb2.AttachRequest:
+    """What should be the hello, or the end of the stream.
+
+    Raises:
+        UsageError: It did not come.
+    """
+    try:
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
+            return await stream.step(context.read)
+    except TimeoutError:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT, f"a stream must say hello within {_HELLO_TIMEOUT_S:g} s"
+        ) from None

@@ -104,3 +104,37 @@ def test_the_lease_begins_to_run_however_the_stream_ends() -> None:
         serve(registry, FakeCall(hello(attachment), batch(7)))
     assert not attachment.lease.is_held
     assert attachment.lease.remaining_s(now=registry.clock()) == registry.policy.lease_s
+
+
+class SilentCall(FakeCall):
+    """A client that opens a stream and says nothing."""
+
+    async def read(self) -> object:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody ends the stream")
+
+
+def test_a_stream_that_does_not_say_hello_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvquarry_server.pool_servicer._HELLO_TIMEOUT_S", 0.05)
+    call = SilentCall()
+    with pytest.raises(Aborted):
+        serve(Registry(Policy(), FakeClock()), call)
+    assert call.reason == "INVALID_ARGUMENT"
+
+
+def test_an_attached_stream_may_be_silent_for_as_long_as_it_likes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvquarry_server.pool_servicer._HELLO_TIMEOUT_S", 0.05)
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+
+    class SlowCall(FakeCall):
+        async def read(self) -> object:
+            if self.responses:
+                await asyncio.sleep(0.2)
+            return await super().read()
+
+    call = SlowCall(hello(attachment), batch(1))
+    serve(registry, call)
+    assert len(call.responses) == 2

@@ -47,9 +47,9 @@ class WorkerServiceServicer(object):
     def RegisterWorker(self, request, context):
         """Called by each worker process once its tensors are built. No block of the pool is handed
         out before all ranks have registered tensors that agree with the plan and with each other: until
-        then Admit and Grow fail with WORKERS_NOT_REGISTERED. Refused with LAYOUT_MISMATCH (the plan) or
-        WORKER_MISMATCH (the engine, another rank, or the same rank earlier); saying the same again is
-        harmless.
+        then Admit, Grow, Lease and GrantAhead fail with WORKERS_NOT_REGISTERED. Refused with
+        LAYOUT_MISMATCH (the plan) or WORKER_MISMATCH (the engine, another rank, or the same rank
+        earlier); saying the same again is harmless.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
