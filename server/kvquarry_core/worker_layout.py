@@ -61,7 +61,7 @@ def planned_views(
 def check_worker(plan: Plan, views: Sequence[LayerView], buffer_bytes: int) -> None:
     """Refuse a worker whose tensors would put block ids on other bytes than the plan does.
 
-    A worker may lack layers (another pipeline stage has them); it may have none twice.
+    A worker may lack layers, but no whole group; it may have none twice.
 
     Raises:
         UsageError: ``LAYOUT_MISMATCH``, naming the layer, what it has and what the plan has.
@@ -89,6 +89,8 @@ def _check_groups(plan: Plan, views: Sequence[LayerView]) -> None:
             raise _mismatch(f"layer {view.layer} has the bytes of another layer of its group")
         names.add(view.layer)
         places.add((view.group, view.offset_bytes))
+    if missing := set(range(len(plan.groups))) - {group for group, _ in places}:
+        raise _mismatch(f"no layer of group {min(missing)} is listed")
 
 
 def _first_mistake(plan: Plan, views: Sequence[LayerView], arrangement: Arrangement) -> str | None:

@@ -61,7 +61,7 @@ def test_saying_something_else_for_the_same_rank_is_refused(
     "changed",
     [
         replace(worker(PLAN, 1, 2), digest=b"other"),
-        replace(worker(PLAN, 1, 2), layers=worker(PLAN, 1, 2).layers[:-1]),
+        replace(worker(PLAN, 1, 2), layers=worker(PLAN, 1, 2).layers[1:]),
     ],
     ids=["digest", "layers"],
 )
@@ -112,3 +112,12 @@ def test_many_ranks_share_one_copy_of_their_layers(roster: Roster) -> None:
     for rank in range(2):
         roster.register(worker(PLAN, rank, 2))
     assert roster.workers[0].layers is roster.workers[1].layers
+
+
+def test_a_worker_without_any_layer_of_a_group_is_refused(roster: Roster) -> None:
+    good = worker(PLAN, 0, 2)
+    layers = tuple(layer for layer in good.layers if layer.group != GroupId(2))
+    with pytest.raises(UsageError, match="no layer of group 2") as refusal:
+        roster.register(replace(good, layers=layers))
+    assert refusal.value.reason is Reason.LAYOUT_MISMATCH
+    assert roster.workers == []
