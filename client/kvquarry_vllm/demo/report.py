@@ -145,7 +145,7 @@ def _verdict(equality: Equality) -> tuple[str, ...]:
     if not equality.num_class_changes:
         return lines
     changes = f"{equality.num_class_changes} times from attention blocks to states or back"
-    return (*lines, f"Meanwhile a piece of kvquarry's memory changed {changes}.")
+    return (*lines, f"Meanwhile pieces of kvquarry's memory changed {changes}.")
 
 
 def _slashed(hits: tuple[int, ...]) -> str:
