@@ -26,7 +26,7 @@ from kvquarry_core.demand import Demand
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
 from kvquarry_core.eviction import Eviction, Lru
-from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import (
     Admission,
@@ -47,6 +47,7 @@ from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
+from kvquarry_core.promise import Promise
 from kvquarry_core.relocation import Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
@@ -178,9 +179,12 @@ class Pool:
     def settle(self, handle: Handle) -> None:
         """Give back what was granted and not spent."""
         record = self._record(handle)
-        for size_class, granted in zip(self.plan.class_of_group, record.granted, strict=True):
+        for group, granted in enumerate(record.granted):
+            if not granted:
+                continue
+            size_class = self.plan.class_of_group[group]
             self.num_granted[size_class] -= len(granted)
-            self._owe(record, size_class, len(granted))
+            self._note_granted(record, GroupId(group), -len(granted))
             self.store.give_back(size_class, reversed(granted))
             granted.clear()
 
@@ -214,15 +218,19 @@ class Pool:
         place = held.index(block)
         del held[place]
         record.settled[group] -= place < record.settled[group]
-        self.store.release(self.plan.class_of_group[group], (block,))
+        size_class = self.plan.class_of_group[group]
+        self.owed[size_class] -= record.promise.owed(group)
+        record.promise.dropped(group)
+        self.owed[size_class] += record.promise.owed(group)
+        self.store.release(size_class, (block,))
 
     def free(self, handle: Handle) -> None:
         """The request is over. Its tail is released before its head, so it is evicted first."""
         self.settle(handle)
         record = self.requests.pop(handle)
-        for size_class, owed in enumerate(record.owed):
-            self._owe(record, ClassId(size_class), -max(owed, 0))
-        for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
+        for group, held in enumerate(record.held):
+            size_class = self.plan.class_of_group[group]
+            self.owed[size_class] -= record.promise.owed(GroupId(group))
             self.store.release(size_class, reversed(held))
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
@@ -319,25 +327,24 @@ class Pool:
         for young, kind_hit in zip(self._states_of_this_step, hit.kinds, strict=True):
             if young and not young.isdisjoint(kind_hit.rows):
                 return Refusal(RefusalCause.SAME_STEP, hit.num_tokens, hit.longest_tokens)
-        touched = self._sizing.touched(hit)
+        touched, evacuation = self._sizing.touched(hit), NO_EVACUATION
+        promise = self._sizing.promise(request, hit.num_tokens)
         if request.must_fit_tokens:
             if not self._sizing.could_ever_hold_whole(request, hit):
                 return self._sizing.never(self._sizing.whole_sequence(request, 0), hit)
-            rest = self._sizing.whole_sequence(request, hit.num_tokens)
+            rest = self._sizing.by_class(promise.room)
             demand = self._sizing.with_kept_free(rest, request)
-            evacuation = NO_EVACUATION
             if not self.store.fits(demand, touched):
                 evacuation = self._evacuator.plan(demand, touched)
                 if not evacuation:
                     return self._sizing.shortage(demand, hit)
-            return self._grant_first_chunk(hit, request, rest, evacuation)
-        return self._grant_first_chunk(hit, request, self._sizing.nothing, NO_EVACUATION)
+        return self._grant_first_chunk(hit, request, promise, evacuation)
 
     def _grant_first_chunk(
         self,
         hit: Hit,
         request: AdmitRequest,
-        promised: Sequence[int],
+        promise: Promise,
         evacuation: Evacuation,
     ) -> Admission | Refusal:
         """As much of the first chunk as there are blocks for; the rest of a promise is owed."""
@@ -348,8 +355,7 @@ class Pool:
             if evacuation.makes_fit(demand) or self.store.fits(demand, touched):
                 record = self._touch(hit)
                 moves = self._evacuator.clear(evacuation, self.requests.values())
-                for size_class, blocks in enumerate(promised):
-                    self._owe(record, ClassId(size_class), blocks)
+                self._make_promise(record, promise)
                 record.query_tokens, record.hit_tokens = request.num_tokens, hit.num_tokens
                 self.requests[request.handle] = record
                 held = tuple(list(blocks) for blocks in record.held)
@@ -378,7 +384,7 @@ class Pool:
 
     def _grant(self, record: RequestRecord, wanted: Sequence[int]) -> Grant:
         """Hand out what :meth:`BlockStore.fits` promised, the largest blocks first."""
-        demand = self._demand(record, self._sizing.by_class(wanted))
+        demand = self._demand(record, wanted)
         self.store.secure(demand)
         blocks: list[list[BlockId]] = [[] for _ in wanted]
         dirty: list[list[BlockId]] = [[] for _ in wanted]
@@ -401,23 +407,32 @@ class Pool:
         self.num_granted[size_class] += num_blocks
         return blocks
 
-    def _demand(self, record: RequestRecord, wanted: list[int]) -> Demand:
+    def _demand(self, record: RequestRecord, wanted: Sequence[int]) -> Demand:
         """What a grant hands out, and what else has to fit afterwards, where that fits now."""
-        for size_class, blocks in enumerate(wanted):
-            self._owe(record, ClassId(size_class), -blocks)
-        promised = [now + later for now, later in zip(wanted, self.owed, strict=True)]
+        for group, blocks in enumerate(wanted):
+            if blocks:
+                self._note_granted(record, GroupId(group), blocks)
+        now = self._sizing.by_class(wanted)
+        promised = [blocks + later for blocks, later in zip(now, self.owed, strict=True)]
         if not self.store.fits(promised, self._nothing_touched):
-            promised = list(wanted)
-        return Demand(wanted, promised)
+            promised = list(now)
+        return Demand(now, promised)
 
-    def _owe(self, record: RequestRecord, size_class: ClassId, num_blocks: int) -> None:
-        """Promise a request more blocks, or fewer."""
-        before = max(record.owed[size_class], 0)
-        record.owed[size_class] += num_blocks
-        self.owed[size_class] += max(record.owed[size_class], 0) - before
+    def _make_promise(self, record: RequestRecord, promise: Promise) -> None:
+        """A request was let in because all of it fits."""
+        record.promise = promise
+        for group, size_class in enumerate(self.plan.class_of_group):
+            self.owed[size_class] += promise.owed(GroupId(group))
+
+    def _note_granted(self, record: RequestRecord, group: GroupId, num_blocks: int) -> None:
+        """A request is owed less once it was granted blocks, and more when it returned them."""
+        size_class = self.plan.class_of_group[group]
+        self.owed[size_class] -= record.promise.owed(group)
+        record.promise.granted(group, num_blocks)
+        self.owed[size_class] += record.promise.owed(group)
 
     def _new_record(self) -> RequestRecord:
-        return RequestRecord.empty(len(self.plan.groups), len(self.plan.classes))
+        return RequestRecord.empty(len(self.plan.groups))
 
     def _count_lookup(self, record: RequestRecord) -> None:
         """A lookup counts once, when its first blocks are spent or committed."""

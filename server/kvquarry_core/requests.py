@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvquarry_core.ids import BlockId, GroupId, SlabId
+from kvquarry_core.promise import Promise
 
 
 @dataclass(slots=True)
@@ -15,8 +16,7 @@ class RequestRecord:
         granted: Per group, the next one to spend first.
         settled: Per group, the place in ``held`` from which on the blocks are the request's alone
             and carry no hash: those it may commit.
-        owed: Per size class, blocks promised at admission and not granted yet; below 0 for a
-            request that was granted more.
+        promise: What was promised at admission and not granted yet.
         last_slab: Per size class, where the request took its last block from.
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
@@ -24,18 +24,19 @@ class RequestRecord:
 
     held: list[list[BlockId]]
     granted: list[list[BlockId]]
-    owed: list[int]
+    promise: Promise
     settled: list[int]
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0
 
     @classmethod
-    def empty(cls, num_groups: int, num_classes: int) -> "RequestRecord":
-        """A request that holds nothing."""
+    def empty(cls, num_groups: int) -> "RequestRecord":
+        """A request that holds nothing and was promised nothing."""
         held: list[list[BlockId]] = [[] for _ in range(num_groups)]
         granted: list[list[BlockId]] = [[] for _ in range(num_groups)]
-        return cls(held, granted, [0] * num_classes, [0] * num_groups)
+        nothing = [0] * num_groups
+        return cls(held, granted, Promise.of(nothing, nothing), nothing)
 
     def place_of(self, group: GroupId, blocks: Sequence[BlockId]) -> int | None:
         """Where ``blocks`` stand, one after the other, among those that may be committed."""

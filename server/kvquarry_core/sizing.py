@@ -11,6 +11,7 @@ from kvquarry_core.group_rules import GroupRule
 from kvquarry_core.ids import BlockId, ClassId, KindId
 from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.promise import Promise
 
 
 class Sizing:
@@ -21,8 +22,6 @@ class Sizing:
         self._store = store
         self._rules = coordinator.rules
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
-        #: A demand for nothing.
-        self.nothing = (0,) * len(plan.classes)
         self._is_leasable = [
             plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE
             for index in range(len(plan.kinds))
@@ -60,20 +59,27 @@ class Sizing:
                 blocks.update(column)
         return touched
 
+    def promise(self, request: AdmitRequest, hit_tokens: int) -> Promise:
+        """Blocks so that all of a request that must fit gets them, beyond a hit; else none."""
+        if not request.must_fit_tokens:
+            nothing = [0] * len(self._plan.groups)
+            return Promise.of(nothing, nothing)
+        in_all = self.new_blocks(request, hit_tokens, request.must_fit_tokens)
+        in_flight = request.in_flight_tokens or request.max_grant_tokens
+        in_flight += request.lookahead_tokens
+
+        def at_once(rule: GroupRule) -> int:
+            span = _span(rule, request, hit_tokens, request.must_fit_tokens)
+            return rule.most_new_blocks(*span, in_flight)
+
+        return Promise.of(in_all, self._by_group(request, at_once))
+
     def whole_sequence(self, request: AdmitRequest, hit_tokens: int) -> list[int]:
         """Blocks by class so that all of a request fits, beyond a hit.
 
         Blocks that leave a window on the way are used again, so they count once.
         """
-        in_flight = (
-            request.in_flight_tokens or request.max_grant_tokens
-        ) + request.lookahead_tokens
-
-        def of_kind(rule: GroupRule) -> int:
-            span = _span(rule, request, hit_tokens, request.must_fit_tokens)
-            return rule.most_new_blocks(*span, in_flight)
-
-        return self.by_class(self._by_group(request, of_kind))
+        return self.by_class(self.promise(request, hit_tokens).room)
 
     def could_ever_hold_whole(self, request: AdmitRequest, hit: Hit) -> bool:
         """Whether an empty pool holds all of a request, computed from its hit on or afresh.
