@@ -17,6 +17,7 @@ from tests.scheduler.cases import (
     MIXED,
     PLAIN,
     RESETTING,
+    WINDOWS_AND_STATES,
     with_drafts,
 )
 from tests.scheduler.geometry import Geometry
@@ -42,6 +43,7 @@ def service() -> Iterator[RunningService]:
         pytest.param(ATTENTION, PLAIN, 74_000, id="attention"),
         pytest.param(MIXED, PLAIN, 300_000, id="mixed"),
         pytest.param(with_drafts(MIXED), DRAFTING, 400_000, id="mixed-drafts"),
+        pytest.param(WINDOWS_AND_STATES, PLAIN, 320_000, id="windows-and-states"),
     ],
 )
 def test_a_service_decides_as_the_core_in_process_does(
