@@ -89,9 +89,9 @@ class InprocLedger:
         """See :meth:`Ledger.commit`."""
         self.pool.commit_rows((rows,))
 
-    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
+    def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """See :meth:`Ledger.drop`."""
-        self.pool.drop(handle, group, block)
+        self.pool.drop_blocks(handle, group, blocks)
 
     def free(self, handle: Handle) -> None:
         """See :meth:`Ledger.free`."""

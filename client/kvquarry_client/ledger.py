@@ -52,8 +52,8 @@ class Ledger(Protocol):
         """Make full rows findable."""
         ...
 
-    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
-        """Give up one block."""
+    def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Give up some of a request's blocks."""
         ...
 
     def free(self, handle: Handle) -> None:

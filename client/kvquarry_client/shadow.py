@@ -381,9 +381,9 @@ class Shadow:
 
     def _drop(self, request: ShadowRequest, retired: Iterable[Dropped]) -> None:
         for one in retired:
-            for row in one.rows:
-                for group, block in zip(self.plan.kinds[one.kind], row, strict=True):
-                    self.ledger.drop(request.handle, group, block)
+            columns = zip(*one.rows, strict=True)
+            for group, blocks in zip(self.plan.kinds[one.kind], columns, strict=True):
+                self.ledger.drop(request.handle, group, blocks)
             self._refusals.clear()
         self._return_idle_states()
 

@@ -112,12 +112,12 @@ class BatchBuilder:
         columns.blocks.extend(rows.blocks)
         self.weight += num_rows
 
-    def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
-        """Add a block to a Drop."""
+    def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add blocks to a Drop."""
         columns = self._last("drop").drop
-        columns.handles.append(handle)
-        columns.groups.append(group)
-        columns.blocks.append(block)
+        columns.handles.extend([handle] * len(blocks))
+        columns.groups.extend([group] * len(blocks))
+        columns.blocks.extend(blocks)
 
     def free(self, handle: Handle) -> None:
         """Add a request to a Free."""

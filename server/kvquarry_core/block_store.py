@@ -150,20 +150,27 @@ class BlockStore:
     def release(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Give up one reference to each; the last one makes a block cached or free."""
         refs, hashes = self._refs[size_class], self._hashes[size_class]
+        # Runs of blocks with a hash and of those without, in the order given.
         falling: list[BlockId] = []
+        free: list[BlockId] = []
         for block in blocks:
             count = refs[block] - 1
             assert count >= 0, f"block {block} of class {size_class} released once too often"
             refs[block] = count
             if count:
                 continue
-            if hashes[block] is not None:
-                falling.append(block)
+            if hashes[block] is None:
+                if falling:
+                    self._let_fall(size_class, falling)
+                    falling = []
+                free.append(block)
             else:
-                self._let_fall(size_class, falling)
-                falling.clear()
-                self.give_back(size_class, (block,))
+                if free:
+                    self.give_back(size_class, free)
+                    free = []
+                falling.append(block)
         self._let_fall(size_class, falling)
+        self.give_back(size_class, free)
 
     # Hashes.
 

@@ -208,21 +208,22 @@ class Pool:
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """The request no longer needs one of its blocks."""
+        self.drop_blocks(handle, group, (block,))
+
+    def drop_blocks(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """The request no longer needs some of its blocks; they are evicted in this order."""
         record = self._record(handle)
         checks.check_group(self.plan, group)
-        held = record.held[group]
-        if block not in held:
+        missing = record.remove(group, blocks)
+        if missing is not None:
             raise UsageError(
-                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+                Reason.NOT_HELD, f"request {handle} does not hold block {missing} in group {group}"
             )
-        place = held.index(block)
-        del held[place]
-        record.settled[group] -= place < record.settled[group]
         size_class = self.plan.class_of_group[group]
         self.owed[size_class] -= record.promise.owed(group)
-        record.promise.dropped(group)
+        record.promise.dropped(group, len(blocks))
         self.owed[size_class] += record.promise.owed(group)
-        self.store.release(size_class, (block,))
+        self.store.release(size_class, blocks)
 
     def free(self, handle: Handle) -> None:
         """The request is over. Its tail is released before its head, so it is evicted first."""

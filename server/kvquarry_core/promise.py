@@ -35,6 +35,6 @@ class Promise:
         self.left[group] -= num_blocks
         self.room[group] -= num_blocks
 
-    def dropped(self, group: GroupId) -> None:
-        """One was given up: another may take its place."""
-        self.room[group] += 1
+    def dropped(self, group: GroupId, num_blocks: int) -> None:
+        """Blocks were given up: others may take their place."""
+        self.room[group] += num_blocks

@@ -1,5 +1,6 @@
 """What one request holds in the pool."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,3 +48,22 @@ class RequestRecord:
             except ValueError:
                 return None
         return start if held[start : start + len(blocks)] == blocks else None
+
+    def remove(self, group: GroupId, blocks: Sequence[BlockId]) -> BlockId | None:
+        """Take blocks out of ``held``; one that is not there is returned, and none is taken then.
+
+        The list is gone through once, however many they are: a window leaves hundreds behind.
+        """
+        held, going = self.held[group], Counter(blocks)
+        kept, num_settled = [], 0
+        for place, block in enumerate(held):
+            if going.get(block):
+                going[block] -= 1
+                num_settled += place < self.settled[group]
+            else:
+                kept.append(block)
+        missing = next((block for block, num_times in going.items() if num_times), None)
+        if missing is None:
+            self.held[group] = kept
+            self.settled[group] -= num_settled
+        return missing

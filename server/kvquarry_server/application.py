@@ -4,6 +4,7 @@ The core's calls are atomic one by one. An operation with columns is many of the
 are checked, against the pool and against each other, before the first is applied.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -160,8 +161,8 @@ def _drop(pool: Pool, drop: Drop) -> None:
             raise UsageError(
                 Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
             )
-    for handle, group, block in rows:
-        pool.drop(handle, group, block)
+    for (handle, group), run in itertools.groupby(rows, key=lambda row: row[:2]):
+        pool.drop_blocks(handle, group, [block for _, _, block in run])
 
 
 def _free(pool: Pool, free: Free) -> None:

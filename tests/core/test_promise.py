@@ -22,16 +22,14 @@ def test_a_request_is_owed_no_more_than_it_may_hold_at_once() -> None:
     assert promise.owed(FIRST) == 4
     promise.granted(FIRST, 3)
     assert promise.owed(FIRST) == 1
-    promise.dropped(FIRST)
+    promise.dropped(FIRST, 1)
     assert promise.owed(FIRST) == 2
 
 
 def test_nothing_is_owed_once_all_was_granted_whatever_comes_back() -> None:
     promise = Promise.of([3], [3])
     promise.granted(FIRST, 5)
-    promise.dropped(FIRST)
-    promise.dropped(FIRST)
-    promise.dropped(FIRST)
+    promise.dropped(FIRST, 3)
     assert promise.owed(FIRST) == 0
 
 
