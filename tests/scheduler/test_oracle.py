@@ -120,6 +120,7 @@ def _with_states_shifted(pool: Pool) -> Pool:
 
 MIXED_POOLS = QuarryPools(MIXED, memory_bytes=400_000)
 ANOTHERS = "another token's KV|part of a state|garbage|zeros"
+FOREIGN = f"{ANOTHERS}|same bytes|which was not zeroed"
 
 FAULTS = [
     stock_fault(sabotage.FreesTwice, f"{ANOTHERS}|blocks are held", ATTENTION),
@@ -141,8 +142,8 @@ FAULTS = [
         ANOTHERS,
         hash_function=sabotage.forgetful_hash,
     ),
-    Fault("states-closer", BentPools(MIXED_POOLS, _with_states_closer), f"{ANOTHERS}|same bytes"),
-    Fault("states-shifted", BentPools(MIXED_POOLS, _with_states_shifted), f"{ANOTHERS}|same bytes"),
+    Fault("states-closer", BentPools(MIXED_POOLS, _with_states_closer), FOREIGN),
+    Fault("states-shifted", BentPools(MIXED_POOLS, _with_states_shifted), FOREIGN),
 ]
 
 
