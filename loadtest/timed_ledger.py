@@ -45,6 +45,7 @@ class TimedLedger:
         self.forget = ledger.forget
         self.flush = ledger.flush
         self.end_step = ledger.end_step
+        self.compare_books = ledger.compare_books
         self.free_memory = ledger.free_memory
         self.used_fraction = ledger.used_fraction
         self.close = ledger.close

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from kvquarry_client.ledger import Eviction
+from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.luxury import FreeMemory
@@ -110,6 +111,13 @@ class InprocLedger:
 
     def end_step(self) -> None:
         """See :meth:`Ledger.end_step`."""
+
+    def compare_books(self, digest: bytes) -> None:
+        """See :meth:`Ledger.compare_books`."""
+        if digest_of_pool(self.pool) != digest:
+            raise UsageError(
+                Reason.BOOKS_DIFFER, "shadow and pool do not agree on who holds what: a bug of ours"
+            )
 
     def free_memory(self) -> FreeMemory:
         """See :meth:`Ledger.free_memory`; as it was with the last answer, as over a wire."""

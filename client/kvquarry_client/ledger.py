@@ -76,6 +76,14 @@ class Ledger(Protocol):
         """The same, unless it is so little that it may wait for that of the next steps."""
         ...
 
+    def compare_books(self, digest: bytes) -> None:
+        """Debugging: have the client's books compared with the pool's.
+
+        See :mod:`kvquarry_core.books`. Where they differ the call raises, or the next one that
+        waits for an answer: an error with the reason ``BOOKS_DIFFER``.
+        """
+        ...
+
     def free_memory(self) -> FreeMemory:
         """As much memory as is free at least: what was heard last, and nothing was asked since."""
         ...

@@ -11,7 +11,8 @@ from kvquarry_client.scheduling import Allocation
 from kvquarry_client.stock import StateStock
 from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
 from kvquarry_client.worth import worth_keeping
-from kvquarry_core.ids import BlockId, Handle, KindId
+from kvquarry_core.books import Holding
+from kvquarry_core.ids import NULL_BLOCK, BlockId, Handle, KindId
 from kvquarry_core.messages import Admission, Grant
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
@@ -127,6 +128,22 @@ class ShadowRequest:
         return _Quiet(
             most_slots, min((one for one in limits if one is not None), default=ANY_NUMBER)
         )
+
+    def holding(self) -> Holding:
+        """What the pool must count as this request's."""
+        held: list[list[list[BlockId]]] = []
+        for table, private in zip(self.tables, self.private_columns(), strict=True):
+            others = [{NULL_BLOCK, *blocks} for blocks in private]
+            columns = zip(table.columns, others, strict=True)
+            held.append([[b for b in column if b not in other] for column, other in columns])
+        return Holding(self.handle, self._by_group(held), self._by_group(self._granted))
+
+    def private_columns(self) -> list[list[Sequence[BlockId]]]:
+        """By kind and member group, states of the engine's stock that the request runs on."""
+        return [
+            [[row[member] for row in table.private_rows()] for member in range(len(table.columns))]
+            for table in self.tables
+        ]
 
     # Grants.
 

@@ -27,6 +27,8 @@ class ShadowSettings:
         ahead_tokens: Where memory is plenty, attention blocks are asked for so many tokens before
             they are needed, and states nobody uses stay in stock. With 0, nothing ever lies idle,
             at the price of more exchanges.
+        check_steps: Debugging: every so many steps the pool compares its books with the shadow's;
+            0 for never.
     """
 
     max_grant_tokens: int
@@ -35,6 +37,7 @@ class ShadowSettings:
     keep_free_blocks: tuple[int, ...]
     retention: Retention | None
     ahead_tokens: int = 0
+    check_steps: int = 0
     in_flight_tokens: int = 0
     moves_blocks: bool = False
 

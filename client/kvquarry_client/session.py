@@ -45,6 +45,8 @@ class Session:
         self._last_number = 0
         self._last_read = 0
         self._num_waits = 0
+        # The pool's, as this side counts it.
+        self._revision = 0
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
         self._free_memory = wire.no_memory_known(opened.plan)
@@ -92,6 +94,10 @@ class Session:
             number = self._send(quiet=False)
             self._read_until(number)
 
+    def compare_books(self, digest: bytes) -> None:
+        """See :meth:`Ledger.compare_books`."""
+        self._batch.compare_books(self._revision + len(self._batch), digest)
+
     def free_memory(self) -> FreeMemory:
         """See :meth:`Ledger.free_memory`; what was heard with the last answer."""
         return self._free_memory
@@ -133,6 +139,7 @@ class Session:
     def _send(self, *, quiet: bool) -> int:
         self._last_number += 1
         self._num_waits = 0
+        self._revision += len(self._batch)
         self._stream.send(self._batch.finish(self._last_number, quiet=quiet))
         return self._last_number
 
@@ -153,6 +160,7 @@ class Session:
             raise mistake
         if result.number > self._last_read:
             self._evictions += wire.evictions(result)
+            self._revision -= wire.num_refused(result)
         self._last_read = result.number
         self._used_fraction = wire.used_fraction(result)
         self._free_memory = wire.free_memory(result)

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kvquarry_client.ledger import Ledger
+from kvquarry_client.own_books import digest_of_shadow
 from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.renames import Renames
@@ -63,6 +64,7 @@ class Shadow:
         self._to_zero: list[list[BlockId]] = [[] for _ in plan.classes]
         self._moves: list[Move] = []
         self._committed_states = False
+        self._num_steps = 0
         self._ran_out_alone = False
         self._times_stuck = 0
         # A draft model gives up one hash unit, so a later request resumes that much earlier.
@@ -285,6 +287,16 @@ class Shadow:
         if self._committed_states or self._settings.moves_blocks:
             self.ledger.begin_step()
             self._committed_states = False
+        self._compare_books()
+
+    def _compare_books(self) -> None:
+        """Now and then, where that is wanted: does the pool keep the same books?"""
+        self._num_steps += 1
+        check_steps = self._settings.check_steps
+        if not check_steps or self._num_steps % check_steps:
+            return
+        requests = [*self._live.values(), *self._pending.values(), *self._detached.values()]
+        self.ledger.compare_books(digest_of_shadow(self.plan, requests, self._supply.stock))
 
     def end_step(self) -> None:
         """A step was planned, or processed: the pool hears of it, at once where nobody runs."""

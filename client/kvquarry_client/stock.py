@@ -8,7 +8,7 @@ nobody.
 from collections.abc import Iterable, Sequence
 
 from kvquarry_client.renames import Renames
-from kvquarry_core.ids import KindId
+from kvquarry_core.ids import BlockId, KindId
 from kvquarry_core.messages import Grant
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
@@ -34,6 +34,11 @@ class StateStock:
     def num_rows(self, kind: KindId) -> int:
         """Rows to be had without asking."""
         return len(self._rows[kind])
+
+    def columns(self, kind: KindId) -> list[Sequence[BlockId]]:
+        """All rows of a kind, one column per member group."""
+        columns = list(zip(*self._rows[kind], strict=True))
+        return list(columns) or [()] * len(self._plan.kinds[kind])
 
     def add_grant(self, grant: Grant) -> None:
         """The lease has grown."""

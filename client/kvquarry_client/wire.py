@@ -56,8 +56,9 @@ class BatchBuilder:
         #: How much work the batch is for the service: blocks, roughly.
         self.weight = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._operations)
+    def __len__(self) -> int:
+        """Operations, as the service counts them."""
+        return len(self._operations)
 
     def finish(self, number: int, *, quiet: bool) -> pool_pb2.Batch:
         """The batch so far; the builder starts anew."""
@@ -127,6 +128,12 @@ class BatchBuilder:
     def begin_step(self) -> None:
         """Add a BeginStep."""
         self._last("").begin_step.SetInParent()
+
+    def compare_books(self, revision: int, digest: bytes) -> None:
+        """Add a CompareBooks."""
+        self._last("").compare_books.MergeFrom(
+            pool_pb2.CompareBooks(revision=revision, digest=digest)
+        )
 
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add a Forget."""
@@ -256,6 +263,11 @@ def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
         for one in result.evictions
         for block_hash in one.hashes
     ]
+
+
+def num_refused(result: pool_pb2.BatchResult) -> int:
+    """Asks that changed nothing."""
+    return sum(one.HasField("refusal") for one in result.answers)
 
 
 def used_fraction(result: pool_pb2.BatchResult) -> float:

@@ -32,6 +32,7 @@ class MixedKVCacheConfig(KVCacheConfig):
         max_in_flight_tokens: Tokens of all steps that overlap.
         ahead_tokens: Blocks are asked for so many tokens before they are needed.
         moves_blocks: Whether the workers move blocks when the pool's owner says so.
+        check_steps: Debugging: every so many steps both sides compare their books; 0 for never.
         watermark: Share of the blocks that stay free when a request is admitted.
         target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
         engine: The engine's name there.
@@ -49,6 +50,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     watermark: float = field(kw_only=True)
     ahead_tokens: int = field(default=DEFAULT_AHEAD_TOKENS, kw_only=True)
     moves_blocks: bool = field(default=False, kw_only=True)
+    check_steps: int = field(default=0, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)

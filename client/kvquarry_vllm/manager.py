@@ -47,6 +47,7 @@ def make_kv_cache_manager(
         keep_free_blocks=_keep_free(kv_cache_config, watermark),
         retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
         ahead_tokens=kv_cache_config.ahead_tokens,
+        check_steps=kv_cache_config.check_steps,
         in_flight_tokens=kv_cache_config.max_in_flight_tokens,
         moves_blocks=kv_cache_config.moves_blocks,
     )

@@ -42,6 +42,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         worker_config.target = settings.target.text
         worker_config.engine = engine
         worker_config.ahead_tokens = settings.ahead_tokens
+        worker_config.check_steps = settings.check_steps
         worker_config.moves_blocks = settings.moves_blocks
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation

@@ -35,6 +35,7 @@ class Settings:
         connect_timeout_s: How long to wait for a service that does not answer.
         policies: What the pool goes by; an empty name for its owner's choice.
         ahead_tokens: Blocks are asked for so many tokens before they are needed; 0 for not at all.
+        check_steps: Every so many steps client and pool compare their books; 0 for never.
     """
 
     target: Target
@@ -42,6 +43,7 @@ class Settings:
     connect_timeout_s: float
     policies: PolicyNames = NO_CHOICE_BUT_STAY
     ahead_tokens: int = DEFAULT_AHEAD_TOKENS
+    check_steps: int = 0
 
     @property
     def moves_blocks(self) -> bool:
@@ -70,7 +72,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
         _engine_name(environ.get("KVQUARRY_ENGINE", "")),
         _timeout_s(environ.get("KVQUARRY_CONNECT_TIMEOUT_S", "")),
         _policies(environ),
-        _ahead_tokens(environ.get("KVQUARRY_AHEAD_TOKENS", "")),
+        _whole_number(environ, "KVQUARRY_AHEAD_TOKENS", DEFAULT_AHEAD_TOKENS),
+        _whole_number(environ, "KVQUARRY_CHECK_STEPS", 0),
     )
 
 
@@ -105,14 +108,11 @@ def _policies(environ: Mapping[str, str]) -> PolicyNames:
     return chosen.or_else(NO_CHOICE_BUT_STAY)
 
 
-def _ahead_tokens(text: str) -> int:
-    if not text:
-        return DEFAULT_AHEAD_TOKENS
-    if not text.isdecimal():
-        raise InvalidSetting(
-            f"KVQUARRY_AHEAD_TOKENS: write a whole number of tokens, 0 for none, not {text!r}"
-        )
-    return int(text)
+def _whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "")
+    if text and not text.isdecimal():
+        raise InvalidSetting(f"{name}: write a whole number, 0 for none, not {text!r}")
+    return int(text or default)
 
 
 def _timeout_s(text: str) -> float:

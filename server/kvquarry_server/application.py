@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import assert_never
 
 from kvquarry_core import checks
+from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, GrowRequest, LeaseRequest
@@ -20,6 +21,7 @@ from kvquarry_server import limits
 from kvquarry_server.operations import (
     BeginStep,
     Commit,
+    CompareBooks,
     Drop,
     Forget,
     Free,
@@ -51,6 +53,9 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
             return pool.answer(operation)
         case ResetCache():
             return CacheReset(pool.reset_cache())
+        case CompareBooks():
+            _compare(pool, operation)
+            return None
         case _:
             _apply_unanswered(pool, operation)
             return None
@@ -172,6 +177,14 @@ def _free(pool: Pool, free: Free) -> None:
         _record(pool, handle)
     for handle in free.handles:
         pool.free(handle)
+
+
+def _compare(pool: Pool, books: CompareBooks) -> None:
+    if digest_of_pool(pool) != books.digest:
+        raise UsageError(
+            Reason.BOOKS_DIFFER,
+            "client and pool do not agree on who holds what: one of them has a bug",
+        )
 
 
 def _check_columns(*columns: Sequence[object]) -> None:

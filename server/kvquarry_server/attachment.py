@@ -7,7 +7,7 @@ want of blocks changes nothing and is not counted; neither is a mistake.
 from dataclasses import dataclass
 from itertools import groupby
 
-from kvquarry_core.errors import UsageError
+from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.messages import AdmitRequest, Ask, Refusal
 from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
@@ -19,7 +19,7 @@ from kvquarry_server.errors import WireError, wire_error
 from kvquarry_server.faults import AnswerForgotten, OutOfOrder, ServiceError, TooManyRequests
 from kvquarry_server.lease import Lease
 from kvquarry_server.memory import AnswerLog
-from kvquarry_server.operations import Batch, Operation
+from kvquarry_server.operations import Batch, CompareBooks, Operation
 from kvquarry_server.outcomes import Answer, BatchOutcome, Eviction
 from kvquarry_server.workers import Roster
 
@@ -151,6 +151,12 @@ class Attachment:
 
     def _check_allowed(self, operation: Operation) -> None:
         """No block is handed out before all workers agree, and requests are bounded in number."""
+        if isinstance(operation, CompareBooks) and operation.revision != self.revision:
+            raise UsageError(
+                Reason.BOOKS_DIFFER,
+                f"the pool is at revision {self.revision}, its client at {operation.revision}: "
+                "one of them has a bug",
+            )
         if isinstance(operation, Ask):
             self.roster.check_complete()
         if isinstance(operation, AdmitRequest) and len(self.pool.requests) >= self._most_requests:

@@ -37,6 +37,7 @@ STATUS_OF: dict[Reason | ServiceReason, StatusCode] = {
     Reason.INVALID_GROUPS: StatusCode.INVALID_ARGUMENT,
     Reason.POOL_TOO_SMALL: StatusCode.INVALID_ARGUMENT,
     Reason.LAYOUT_MISMATCH: StatusCode.FAILED_PRECONDITION,
+    Reason.BOOKS_DIFFER: StatusCode.FAILED_PRECONDITION,
     Reason.WORKERS_NOT_REGISTERED: StatusCode.FAILED_PRECONDITION,
     ServiceReason.UNKNOWN_POOL: StatusCode.NOT_FOUND,
     ServiceReason.STALE_INCARNATION: StatusCode.FAILED_PRECONDITION,

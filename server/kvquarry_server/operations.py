@@ -78,6 +78,14 @@ class ResetCache:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareBooks:
+    """The client's books must be the pool's."""
+
+    revision: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """An empty operation, or one that only a newer service understands."""
 
@@ -93,6 +101,7 @@ Operation = (
     | BeginStep
     | Forget
     | ResetCache
+    | CompareBooks
     | Unreadable
 )
 

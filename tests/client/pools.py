@@ -67,6 +67,7 @@ def engine(
         keep_free_blocks=keep_free_blocks,
         retention=Retention(BLOCK, 0),
         ahead_tokens=ahead_tokens,
+        check_steps=1,
     )
     return Engine(Shadow(plan, ledger, settings), ledger)
 

@@ -56,6 +56,7 @@ def operations() -> st.SearchStrategy[pool_pb2.Operation]:
         "free": st.builds(pool_pb2.Free, handles=handle_column),
         "forget": st.builds(pool_pb2.Forget, group=small, blocks=column),
         "begin_step": st.builds(pool_pb2.BeginStep),
+        "compare_books": st.builds(pool_pb2.CompareBooks, revision=small, digest=st.binary()),
         "reset_cache": st.builds(pool_pb2.ResetCache),
     }
     assert set(messages) == {field.name for field in pool_pb2.Operation.DESCRIPTOR.fields}

@@ -76,6 +76,7 @@ def shadow_over(ledger: Ledger, plan: Plan) -> Shadow:
         must_fit_whole=True,
         keep_free_blocks=(),
         retention=Retention(BLOCK, 0),
+        check_steps=1,
     )
     return Shadow(plan, ledger, settings)
 
@@ -147,6 +148,16 @@ def test_a_link_cut_at_any_point_changes_no_answer(
     ledger.flush()
     ledger.reset_cache()
     assert status(service, engine)["request_count"] == 0
+    ledger.close()
+
+
+def test_books_that_differ_are_refused_with_the_next_answer(service: RunningService) -> None:
+    ledger, plan = opened(service.target, "differs")
+    shadow_over(ledger, plan).begin_step()
+    ledger.compare_books(b"other books")
+    with pytest.raises(ServiceError, match="a bug") as caught:
+        ledger.reset_cache()
+    assert caught.value.reason == "BOOKS_DIFFER"
     ledger.close()
 
 

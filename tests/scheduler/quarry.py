@@ -53,6 +53,7 @@ class QuarryPools:
         cache_config.kv_cache_layout = "LBHNC"
         cache_config.prefix_cache_retention_interval = self.geometry.retention_interval
         config = mixed_config(vllm_config, self.geometry.groups(None), self.memory_bytes)
+        config.check_steps = 1
         _open(config, self.target)
         if self.target == IN_PROCESS:
             return Pool("kvquarry", config, make_kv_cache_manager, num_held, quarry_leaks)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason
 from kvquarry_core.ids import BlockHash, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
@@ -13,6 +14,7 @@ from kvquarry_server.operations import (
     Batch,
     BeginStep,
     Commit,
+    CompareBooks,
     Free,
     Operation,
     ResetCache,
@@ -97,6 +99,18 @@ def test_the_revision_counts_what_was_applied() -> None:
     refused = apply(attachment, never_fits, GrowRequest(ONE, [4000, 0, 0]))
     assert all(isinstance(answer, Refusal) for answer in refused.answers)
     assert refused.revision == attachment.revision == 3
+
+
+def test_books_are_compared_by_revision_and_digest() -> None:
+    attachment = ready_attachment()
+    apply(attachment, admit(ONE))
+    digest = digest_of_pool(attachment.pool)
+    assert apply(attachment, CompareBooks(1, digest)).error is None
+    for books in (CompareBooks(1, digest), CompareBooks(2, b"other")):
+        error = apply(attachment, books).error
+        assert error is not None
+        assert error.reason is Reason.BOOKS_DIFFER
+    assert apply(attachment, CompareBooks(2, digest)).error is None
 
 
 def test_no_block_is_handed_out_before_all_workers_have_registered() -> None:

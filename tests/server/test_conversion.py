@@ -24,6 +24,7 @@ from kvquarry_server.conversion.statuses import plain, status_to_wire
 from kvquarry_server.operations import (
     BeginStep,
     Commit,
+    CompareBooks,
     Drop,
     Forget,
     Free,
@@ -83,6 +84,10 @@ OPERATIONS = [
     ),
     (WIRE(free=pool_pb2.Free(handles=[1])), Free([1])),  # type: ignore[list-item]
     (WIRE(begin_step=pool_pb2.BeginStep()), BeginStep()),
+    (
+        WIRE(compare_books=pool_pb2.CompareBooks(revision=7, digest=b"books")),
+        CompareBooks(7, b"books"),
+    ),
     (WIRE(forget=pool_pb2.Forget(group=1, blocks=[2])), Forget(1, [2])),  # type: ignore[arg-type, list-item]
     (WIRE(reset_cache=pool_pb2.ResetCache()), ResetCache()),
     (WIRE(), Unreadable()),

@@ -11,6 +11,7 @@ from kvquarry_server.operations import (
     Batch,
     BeginStep,
     Commit,
+    CompareBooks,
     Drop,
     Forget,
     Free,
@@ -117,6 +118,10 @@ def _forget(message: pool_pb2.Operation) -> Forget:
     return Forget(GroupId(forget.group), cast("list[BlockId]", list(forget.blocks)))
 
 
+def _compare_books(message: pool_pb2.Operation) -> CompareBooks:
+    return CompareBooks(message.compare_books.revision, message.compare_books.digest)
+
+
 # By the name in the oneof; test_every_operation_of_the_wire_is_read holds that none is missing.
 _READERS: dict[str, Callable[[pool_pb2.Operation], Operation]] = {
     "admit": _admit,
@@ -131,5 +136,6 @@ _READERS: dict[str, Callable[[pool_pb2.Operation], Operation]] = {
     "free": _free,
     "begin_step": lambda _: BeginStep(),
     "forget": _forget,
+    "compare_books": _compare_books,
     "reset_cache": lambda _: ResetCache(),
 }

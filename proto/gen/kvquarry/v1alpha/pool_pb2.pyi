@@ -101,7 +101,7 @@ class Batch(_message.Message):
     def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., quiet: bool = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back")
+    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back", "compare_books")
     ADMIT_FIELD_NUMBER: _ClassVar[int]
     GROW_FIELD_NUMBER: _ClassVar[int]
     TAKE_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,7 @@ class Operation(_message.Message):
     LEASE_FIELD_NUMBER: _ClassVar[int]
     GRANT_AHEAD_FIELD_NUMBER: _ClassVar[int]
     GIVE_BACK_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_BOOKS_FIELD_NUMBER: _ClassVar[int]
     admit: Admit
     grow: Grow
     take: Take
@@ -128,7 +129,8 @@ class Operation(_message.Message):
     lease: Lease
     grant_ahead: GrantAhead
     give_back: GiveBack
-    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ...) -> None: ...
+    compare_books: CompareBooks
+    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ..., compare_books: _Optional[_Union[CompareBooks, _Mapping]] = ...) -> None: ...
 
 class Admit(_message.Message):
     __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased", "in_flight_tokens", "encoder_tokens")
@@ -241,6 +243,14 @@ class Forget(_message.Message):
     group: int
     blocks: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, group: _Optional[int] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CompareBooks(_message.Message):
+    __slots__ = ("revision", "digest")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    digest: bytes
+    def __init__(self, revision: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class ResetCache(_message.Message):
     __slots__ = ()
