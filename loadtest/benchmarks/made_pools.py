@@ -5,6 +5,7 @@ import grpc
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc, worker_pb2, worker_pb2_grpc
 from kvquarry_client import wire
 from kvquarry_core.plan import make_plan
+from kvquarry_core.policies import NO_CHOICE_BUT_STAY
 from kvquarry_core.worker_layout import planned_views
 from loadtest.engine_session import GROUPS
 
@@ -17,7 +18,7 @@ _TIMEOUT_S = 20.0
 
 def open_made_pool(channel: grpc.Channel, engine: str) -> pool_pb2.OpenPoolResponse:
     """Open a pool and register its one worker."""
-    request = wire.open_request(engine, GROUPS, POOL_BYTES, 1, "made up")
+    request = wire.open_request(engine, GROUPS, POOL_BYTES, 1, "made up", NO_CHOICE_BUT_STAY)
     pools = pool_pb2_grpc.PoolServiceStub(channel)
     opened: pool_pb2.OpenPoolResponse = pools.OpenPool(
         request, timeout=_TIMEOUT_S, wait_for_ready=True
