@@ -117,6 +117,8 @@ def _check_each(
 ) -> None:
     """The slow way, for blocks that do not stand together among those a request may commit."""
     size_class = store.plan.class_of_group[group]
+    if len(set(column)) != len(column):
+        raise UsageError(Reason.ALREADY_COMMITTED, f"a block of group {group} is committed twice")
     for block in column:
         if block in leased:
             continue
@@ -135,7 +137,10 @@ def _check_each(
 
 
 def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
-    """What is committed together must not name a block twice."""
+    """What is committed together must not name a block twice.
+
+    Rows that stand together among those a request may commit name each of theirs once.
+    """
     seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
     for rows in commits:
         seen = seen_of_class[plan.class_of_kind(rows.kind)]

@@ -201,7 +201,8 @@ class Pool:
         records = [self._record(rows.handle) for rows in commits]
         for record, rows in zip(records, commits, strict=True):
             checks.check_commit(self.store, self.lease, record, rows)
-        checks.check_no_block_twice(self.plan, commits)
+        if len(commits) > 1:
+            checks.check_no_block_twice(self.plan, commits)
         for record, rows in zip(records, commits, strict=True):
             self._commit(record, rows)
             self._count_lookup(record)
