@@ -45,11 +45,11 @@ class Contender:
 
 _CONTENDERS = (
     Contender("lru"),
-    Contender("slab-aware", PolicyNames(eviction="slab-aware")),
     Contender("saved-work", PolicyNames(eviction="saved-work")),
     Contender("uniform (stock vLLM)", baseline=Baseline.UNIFORM),
     Contender("static 70/30", baseline=Baseline.STATIC),
     Contender("Belady", baseline=Baseline.BELADY),
+    Contender("slab-aware", PolicyNames(eviction="slab-aware")),
 )
 
 
