@@ -1,6 +1,7 @@
 """What a replay asks of a pool: the operations of :class:`kvquarry_core.pool.Pool`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from kvquarry_core.ids import BlockId, GroupId, Handle
@@ -54,14 +55,23 @@ class ReplayPool(Protocol):
         ...
 
 
-class WholePool:
-    """One pool of the core."""
+class Reserve(Protocol):
+    """What an admission leaves free for requests that run already."""
 
-    def __init__(self, pool: Pool) -> None:
+    def blocks(self, num_running: int) -> Sequence[int]:
+        """For so many running requests, by size class."""
+        ...
+
+
+class WholePool:
+    """One pool of the core, and what is kept free beside an admission, if anything."""
+
+    def __init__(self, pool: Pool, reserve: Reserve | None = None) -> None:
         self.plan = pool.plan
         self.parts: Sequence[Pool] = (pool,)
         self.moved_bytes = 0
         self._pool = pool
+        self._reserve = reserve
         self.take = pool.take
         self.commit_rows = pool.commit_rows
         self.drop = pool.drop
@@ -70,6 +80,9 @@ class WholePool:
 
     def admit(self, request: AdmitRequest) -> Admission | Refusal:
         """See :meth:`Pool.admit`."""
+        if self._reserve is not None:
+            kept = self._reserve.blocks(len(self._pool.requests))
+            request = replace(request, keep_free_blocks=kept)
         answer = self._pool.admit(request)
         if isinstance(answer, Admission):
             self._note_moves(answer.grant)
