@@ -93,6 +93,25 @@ def test_hit_rates_and_checkpoints_by_every_retention(name: str) -> None:
     by_retention(name)
 
 
+@pytest.mark.parametrize("retention", ["last", "boundaries"])
+def test_finer_blocks_find_no_less(retention: str) -> None:
+    """A checkpoint must not lie where the trace cannot name it for anybody else."""
+    hit_tokens = [
+        simulate(
+            SimulationSettings(
+                find_model("Qwen3.6-35B-A3B").served(Serving(block_tokens)),
+                1 << 30,
+                replay=Replay.PROMPTS,
+                retention=retention,
+                baseline=Baseline.INFINITE,
+            ),
+            conversation()[:400],
+        ).hit_tokens
+        for block_tokens in (512, 256, 64)
+    ]
+    assert 0 < hit_tokens[0] <= hit_tokens[1] <= hit_tokens[2]
+
+
 def whole_units(request: TraceRequest) -> TraceRequest:
     """The request with its last unit filled up, and a token to compute beyond it.
 

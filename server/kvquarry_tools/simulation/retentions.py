@@ -27,11 +27,11 @@ class Checkpoints:
     retention: Retention
     is_told_of_junctions: bool
 
-    def boundaries(self, num_prompt_tokens: int, junction_tokens: int) -> tuple[int, ...]:
+    def boundaries(self, num_shareable_tokens: int, junction_tokens: int) -> tuple[int, ...]:
         """Where a later request may resume."""
         if self.is_told_of_junctions and junction_tokens:
-            return (num_prompt_tokens, junction_tokens)
-        return (num_prompt_tokens,)
+            return (num_shareable_tokens, junction_tokens)
+        return (num_shareable_tokens,)
 
     def within(self, start: int, end: int, boundaries: tuple[int, ...]) -> Iterator[int]:
         """Positions in ``(start, end]`` whose state is kept, ascending."""

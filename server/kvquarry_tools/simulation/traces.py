@@ -45,6 +45,15 @@ class TraceRequest:
     num_output_tokens: int
     units: tuple[int, ...]
 
+    @property
+    def num_shareable_tokens(self) -> int:
+        """Tokens that a longer prompt can have in common, as far as the trace tells.
+
+        The last unit is named for what it lacks, too: in a conversation's next turn it is a full
+        unit with another name, though it begins alike. A checkpoint within it is never found.
+        """
+        return self.num_prompt_tokens // UNIT_TOKENS * UNIT_TOKENS
+
 
 def read_trace(path: Path) -> list[TraceRequest]:
     """All requests of a trace, in the file's order; ``.gz`` and ``.xz`` are unpacked.

@@ -232,7 +232,7 @@ class ReplayEngine:
         self._waiting.popleft()
         self.tally.note_admission(arrival, answer)
         boundaries = self._checkpoints.boundaries(
-            arrival.request.num_prompt_tokens, junction_tokens(answer)
+            arrival.request.num_shareable_tokens, junction_tokens(answer)
         )
         plot = Plot(handle, arrival.names, self._checkpoints, boundaries)
         running = _Running(arrival, Life(self._pool, plot, answer))

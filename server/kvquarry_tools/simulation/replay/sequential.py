@@ -42,7 +42,9 @@ def _compute(
         tally.num_refused += 1
         return
     tally.note_admission(arrival, answer)
-    boundaries = checkpoints.boundaries(num_tokens, junction_tokens(answer))
+    boundaries = checkpoints.boundaries(
+        arrival.request.num_shareable_tokens, junction_tokens(answer)
+    )
     life = Life(pool, Plot(handle, arrival.names, checkpoints, boundaries), answer)
     if life.advance(num_tokens):
         tally.num_finished += 1
