@@ -176,6 +176,28 @@ LLAMA4: Final = Family(
     tight_pool_bytes=3 << 20,
 )
 
+DEEPSEEK: Final = Family(
+    "deepseek_v2",
+    {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "kv_lora_rank": 512,
+        "q_lora_rank": None,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "n_routed_experts": 4,
+        "first_k_dense_replace": 4,
+    },
+    block_tokens=16,
+    stock_block_tokens=16,
+    num_sizes=1,
+    tight_pool_bytes=24 << 20,
+)
+
 FAMILIES: Final[Mapping[str, Family]] = {
     "lfm2": LFM2,
     "zamba2": ZAMBA2,
@@ -183,4 +205,5 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "gemma3": GEMMA3,
     "gemma4": GEMMA4,
     "llama4": LLAMA4,
+    "deepseek": DEEPSEEK,
 }

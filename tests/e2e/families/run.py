@@ -27,8 +27,8 @@ from tests.e2e.harness import all_waves
 
 _ROOMY_BYTES = 64 << 20
 _MODEL_TOKENS = 1024
-#: Of the equality workload's first round: decoding over block boundaries, two bursts of each kind.
-_NUM_WAVES = 5
+#: Of the equality workload's first round: decoding over block boundaries, long and short bursts.
+_NUM_WAVES = 4
 #: Families that are run once more with a planted fault, under this name.
 FAULTY = "granite"
 FAULT = "faulty"
