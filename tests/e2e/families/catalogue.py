@@ -198,6 +198,32 @@ DEEPSEEK: Final = Family(
     tight_pool_bytes=24 << 20,
 )
 
+WHISPER: Final = Family(
+    "whisper",
+    {
+        "d_model": 128,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 256,
+        "decoder_ffn_dim": 256,
+        "max_source_positions": 100,
+        "max_target_positions": 448,
+        "decoder_start_token_id": 1,
+        "begin_suppress_tokens": None,
+    },
+    block_tokens=64,
+    stock_block_tokens=64,
+    num_sizes=1,
+    tight_pool_bytes=3 << 20,
+    options={
+        "max_model_len": 448,
+        "enable_prefix_caching": False,
+        "skip_tokenizer_init": False,
+    },
+)
+
 FAMILIES: Final[Mapping[str, Family]] = {
     "lfm2": LFM2,
     "zamba2": ZAMBA2,
@@ -206,4 +232,5 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "gemma4": GEMMA4,
     "llama4": LLAMA4,
     "deepseek": DEEPSEEK,
+    "whisper": WHISPER,
 }

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSpeechSeq2Seq
 
 from tests.e2e.families.catalogue import COMMON, Family
+from tests.e2e.families.whisper import write_processor
 
 _SEED = 20_241
 
@@ -19,7 +20,11 @@ def write_family(family: Family, folder: Path) -> Path:
     """Write config.json and model.safetensors; equal seeds give equal weights."""
     config = AutoConfig.for_model(family.model_type, **{**COMMON, **family.config})
     config.dtype = "bfloat16"
-    model: Any = AutoModelForCausalLM.from_config(config)
+    architecture = AutoModelForCausalLM
+    if config.is_encoder_decoder:
+        architecture = AutoModelForSpeechSeq2Seq
+        write_processor(folder)
+    model: Any = architecture.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(_values(name, parameter.shape))

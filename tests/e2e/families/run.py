@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvquarry_vllm.demo.engine import ENGINE_ENV
-from kvquarry_vllm.demo.job import EngineJob
+from kvquarry_vllm.demo.job import EngineJob, RequestResult, Wave
 from tests.e2e.families.catalogue import FAMILIES, Family
 from tests.e2e.harness import all_waves
 
@@ -89,7 +89,30 @@ def _job(family: Family, folder: Path, block_tokens: int, pool_bytes: int) -> En
         "kv_cache_memory_bytes": pool_bytes,
         **family.options,
     }
-    return EngineJob(str(folder), options, all_waves(1)[:_NUM_WAVES])
+    return EngineJob(str(folder), options, _waves(options["max_model_len"]))
+
+
+def _waves(max_model_len: int) -> tuple[Wave, ...]:
+    """Those requests that the model is long enough for."""
+    return tuple(
+        tuple(
+            request for request in wave if len(request.prompt) + request.max_tokens < max_model_len
+        )
+        for wave in all_waves(1)[:_NUM_WAVES]
+    )
+
+
+def _serve(llm: Any, wave: Wave, num_logprobs: int) -> list[RequestResult]:
+    """As the engine process does, but an encoder is given something to encode."""
+    from kvquarry_vllm.demo import engine_process
+
+    if not wave or not llm.llm_engine.vllm_config.model_config.is_encoder_decoder:
+        return engine_process._serve(llm, wave, num_logprobs)
+    from tests.e2e.families.whisper import heard_with
+
+    params = [engine_process._sampling(request, num_logprobs) for request in wave]
+    outputs = llm.generate([heard_with(request) for request in wave], params, use_tqdm=False)
+    return [engine_process._request_result(output) for output in outputs]
 
 
 def _run(job: EngineJob) -> dict[str, Any]:
@@ -102,7 +125,7 @@ def _run(job: EngineJob) -> dict[str, Any]:
     started = time.monotonic()
     served = []
     for wave in job.waves:
-        served += engine_process._serve(llm, wave, job.num_logprobs)
+        served += _serve(llm, wave, job.num_logprobs)
     result = engine_process._measured(
         llm, tuple(served), startup_s=started - begun, wall_s=time.monotonic() - started
     )
