@@ -42,6 +42,12 @@ class PoolMemory:
             self.num_turned_into_attention += bool((cells & _STATE_BIT)[cells > 0].any())
             cells[:] = 0
 
+    def copy(self, group: GroupLayout, source: int, target: int) -> None:
+        """Copy a whole block of the group's class, as the worker does with moved blocks."""
+        cells = self._cells
+        first, start = group.start(source), group.start(target)
+        cells[start : start + group.size] = cells[first : first + group.size]
+
     # Attention: one slot per token.
 
     def write_slots(

@@ -14,6 +14,7 @@ from kvquarry_client.inproc import InprocLedger
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
 from kvquarry_core.integrity import check_integrity
+from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames
 from kvquarry_core.pool import Pool as CorePool
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import planned_views
@@ -36,11 +37,13 @@ class QuarryPools:
     Attributes:
         memory_bytes: Memory of each pool, both layers of every group together.
         target: Where the accounting is.
+        policies: What the pools go by.
     """
 
     geometry: Geometry
     memory_bytes: int
     target: str = IN_PROCESS
+    policies: PolicyNames = NO_CHOICE_BUT_STAY
 
     @property
     def block_tokens(self) -> int:
@@ -54,7 +57,8 @@ class QuarryPools:
         cache_config.prefix_cache_retention_interval = self.geometry.retention_interval
         config = mixed_config(vllm_config, self.geometry.groups(None), self.memory_bytes)
         config.check_steps = 1
-        _open(config, self.target)
+        config.moves_blocks = self.policies.relocation != NO_CHOICE_BUT_STAY.relocation
+        _open(config, self.target, self.policies)
         if self.target == IN_PROCESS:
             return Pool("kvquarry", config, make_kv_cache_manager, num_held, quarry_leaks)
         return Pool("kvquarry", config, make_kv_cache_manager, num_blocks_in_tables, service_leaks)
@@ -141,7 +145,7 @@ def _used(config: MixedKVCacheConfig) -> list[str]:
     ]
 
 
-def _open(config: MixedKVCacheConfig, target: str) -> None:
+def _open(config: MixedKVCacheConfig, target: str, policies: PolicyNames) -> None:
     engine = f"scripted-{next(_numbers)}"
     opened = open_pool(
         target,
@@ -151,6 +155,7 @@ def _open(config: MixedKVCacheConfig, target: str) -> None:
         num_workers=1,
         model="scripted",
         connect_timeout_s=_PATIENCE_S,
+        policies=policies,
     )
     config.target, config.engine = target, engine
     config.pool_id, config.incarnation = opened.pool_id, opened.incarnation

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from kvquarry_client.renames import Renames
+from kvquarry_core.ids import GroupId
 from tests.scheduler.language import Text, mix, wrong_token
 from tests.scheduler.layout import GroupLayout
 from tests.scheduler.memory import check_blocks
@@ -24,6 +26,11 @@ class BlockTable:
         """Append new blocks."""
         if blocks:
             self.blocks.extend(blocks)
+            self._array = None
+
+    def rename(self, renames: Renames, group: int) -> None:
+        """Blocks moved."""
+        if renames.apply(GroupId(group), self.blocks):
             self._array = None
 
     @property

@@ -98,7 +98,8 @@ class Simulation:
         self.texts: dict[str, Text] = {}
         self.trace = Trace()
         self.scheduler = _make_scheduler(self.pool, loop, vllm_config)
-        self.worker = ScriptedWorker(_make_memory(self.pool.config), self.texts, settings.drafts)
+        memory, plan = _make_memory(self.pool.config), getattr(self.pool.config, "plan", None)
+        self.worker = ScriptedWorker(memory, self.texts, settings.drafts, plan)
         self._audit_every_start()
         audit = OwnershipAudit(self.scheduler, self.worker)
         state = EngineState(self.scheduler, self.worker, [self.trace, audit])

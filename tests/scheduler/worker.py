@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
+from kvquarry_client.renames import Renames
+from kvquarry_core.plan import Plan
 from kvquarry_vllm.zeroing import MemoryOrders
 from tests.scheduler.language import Text
 from tests.scheduler.layout import GroupLayout
@@ -63,8 +65,17 @@ class ScriptedWorker:
     submitted.
     """
 
-    def __init__(self, memory: PoolMemory, texts: Mapping[str, Text], drafts: DraftScript) -> None:
+    def __init__(
+        self,
+        memory: PoolMemory,
+        texts: Mapping[str, Text],
+        drafts: DraftScript,
+        plan: Plan | None = None,
+    ) -> None:
+        """``plan`` is that of a pool whose blocks may move."""
         self.memory = memory
+        self.num_moves = 0
+        self._plan = plan
         self.residents: dict[str, Resident] = {}
         self._texts = texts
         self._script = drafts
@@ -77,6 +88,7 @@ class ScriptedWorker:
     def execute(self, output: SchedulerOutput) -> tuple[ModelRunnerOutput, StepRecord]:
         """Run one step."""
         assert not output.kv_cache_block_copies, "copies on write need partial hits"
+        self._move(output.new_block_ids_to_zero)
         for request_id in output.finished_req_ids:
             self.residents.pop(request_id, None)
         if output.new_block_ids_to_zero:
@@ -111,6 +123,20 @@ class ScriptedWorker:
         )
 
     # The batch.
+
+    def _move(self, orders: MemoryOrders | list[int] | None) -> None:
+        """Before anything else: bytes first, in order, then the tables of whoever has them."""
+        if not (isinstance(orders, MemoryOrders) and orders.moves):
+            return
+        assert self._plan is not None, "blocks move in a pool that has no plan"
+        self.num_moves += len(orders.moves)
+        for move in orders.moves:
+            members = [g for g in self.memory.layout.groups if g.size_class == move.size_class]
+            self.memory.copy(members[0], move.source, move.target)
+        renames = Renames(self._plan, orders.moves)
+        for resident in self.residents.values():
+            for group, table in enumerate(resident.tables):
+                table.rename(renames, group)
 
     def _zero(self, blocks: MemoryOrders | list[int]) -> None:
         """Ours names the size class; stock's list is flat and applied to every attention group."""
