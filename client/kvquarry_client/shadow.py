@@ -30,7 +30,7 @@ from kvquarry_client.reserve import DecodeReserve
 from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_client.tables import ANY_NUMBER
-from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
@@ -63,6 +63,7 @@ class Shadow:
         self._in_prompt: dict[Handle, int] = {}
         self._to_zero: list[list[BlockId]] = [[] for _ in plan.classes]
         self._moves: list[Move] = []
+        self._told: list[tuple[list[BlockId], ...]] = []
         self._committed_states = False
         self._num_steps = 0
         self._ran_out_alone = False
@@ -316,22 +317,36 @@ class Shadow:
     def take_moves(self) -> list[Move]:
         """Blocks moved since the last call, in order: their bytes are copied before all else."""
         taken, self._moves = self._moves, []
+        self._told.clear()
         return taken
 
-    def _rename(self, moves: Sequence[Move]) -> None:
-        """The pool moved blocks; whoever knows them calls them by their new ids from now on.
+    def tell(self, block_ids: tuple[list[BlockId], ...]) -> tuple[list[BlockId], ...]:
+        """Ids that go into the step's plan: those that move until it is sent are renamed there."""
+        if self._settings.moves_blocks:
+            self._told.append(block_ids)
+        return block_ids
 
-        A block that was to be zeroed and has given way since would lose what moved into it.
-        """
+    def _rename(self, moves: Sequence[Move]) -> None:
+        """The pool moved blocks; whoever knows them calls them by their new ids from now on."""
         renames = Renames(self.plan, moves)
         requests = (self._live.values(), self._pending.values(), self._detached.values())
         for request in itertools.chain.from_iterable(requests):
             request.rename(renames)
         self._supply.stock.rename(renames)
+        for block_ids in self._told:
+            for group, blocks in enumerate(block_ids):
+                renames.apply(GroupId(group), blocks)
         for move in moves:
-            if move.target in self._to_zero[move.size_class]:
-                self._to_zero[move.size_class].remove(move.target)
+            self._rename_to_zero(move)
         self._moves += moves
+
+    def _rename_to_zero(self, move: Move) -> None:
+        """Copies run before zeroing: what moved in stays, what was to be zeroed is so elsewhere."""
+        to_zero = self._to_zero[move.size_class]
+        if move.target in to_zero:
+            to_zero.remove(move.target)
+        if move.source in to_zero:
+            to_zero[to_zero.index(move.source)] = move.target
 
     def reset_cache(self) -> bool:
         """Forget all cached content; False while requests hold blocks."""

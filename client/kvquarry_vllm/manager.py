@@ -147,7 +147,7 @@ class QuarryKVCacheManager:
         if granted is None:
             return None
         self.cache_blocks(request, min(num_tokens, request.num_tokens))
-        return BlockIds(granted.new_block_ids())
+        return BlockIds(self.shadow.tell(granted.new_block_ids()))
 
     def record_prefix_cache_stats(self, request: Request, num_hits: int) -> None:
         """A lookup led to an admission."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvquarry_core.policies import PolicyNames
-from tests.scheduler.cases import BUSY, FEW_LONG, LOOPS, MANY_SHORT, MIXED, PLAIN
+from tests.scheduler.cases import BUSY, LOOPS, MANY_SHORT, MIXED, PLAIN
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.memory import PoolMemory
 from tests.scheduler.quarry import QuarryPools
@@ -16,7 +16,7 @@ from tests.scheduler.violation import Violation
 from tests.scheduler.workload import make_script
 
 MOVING = PolicyNames("first-fit", "lru", "evacuate")
-SCRIPT = make_script(7, [BUSY, FEW_LONG, MANY_SHORT] * 2, turns_per_phase=120)
+SCRIPT = make_script(7, [BUSY, MANY_SHORT], turns_per_phase=120)
 
 
 def simulate(geometry: Geometry, memory_bytes: int, loop: Loop, folder: Path) -> Simulation:
