@@ -66,8 +66,6 @@ class Shadow:
         self._told: list[tuple[list[BlockId], ...]] = []
         self._committed_states = False
         self._num_steps = 0
-        self._ran_out_alone = False
-        self._times_stuck = 0
         # A draft model gives up one hash unit, so a later request resumes that much earlier.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
 
@@ -119,12 +117,10 @@ class Shadow:
         return request
 
     def _admit(self, waiting: Waiting, keep_free: tuple[int, ...]) -> ShadowRequest | Refusal:
-        self._start_afresh_if_stuck()
         answer = self._ask_admission(waiting, keep_free)
         if _is_shortage(answer) and self._supply.return_luxuries(self._live.values()):
             answer = self._ask_admission(waiting, keep_free)
         if isinstance(answer, Refusal):
-            self._ran_out_alone = _is_shortage(answer) and not self._anybody()
             self._return_idle_states()
             self._refusals.remember(waiting.request_id, answer, kept_blocks_free=any(keep_free))
             return answer
@@ -359,7 +355,6 @@ class Shadow:
     def _extend(self, request: ShadowRequest, allocation: Allocation) -> bool:
         if not self._secure(request, allocation):
             self._supply.return_luxuries(self._live.values())
-            self._ran_out_alone = len(self._live) <= 1
             return False
         for spent in request.spend(allocation.num_tokens, allocation.num_slots):
             if self._supply.stock.stocks[spent.kind]:
@@ -390,21 +385,6 @@ class Shadow:
     def _anybody(self) -> bool:
         """Whether any request holds blocks."""
         return bool(self._live or self._pending or self._detached)
-
-    def _start_afresh_if_stuck(self) -> None:
-        """Forget the cache when one request after the other ran out of blocks though it was alone.
-
-        Its states took single blocks of slabs that others had left content in, which kept those
-        slabs from its own attention. Started again it would do the same for ever; in an empty pool
-        it finds its blocks together.
-        """
-        if self._anybody():
-            return
-        self._times_stuck = self._times_stuck + 1 if self._ran_out_alone else 0
-        self._ran_out_alone = False
-        if self._times_stuck > 1:
-            self.ledger.reset_cache()
-            self._times_stuck = 0
 
     def _drop(self, request: ShadowRequest, retired: Iterable[Dropped]) -> None:
         for one in retired:
