@@ -26,7 +26,6 @@ from kvquarry_client.own_books import digest_of_shadow
 from kvquarry_client.records import Dropped, ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.renames import Renames
-from kvquarry_client.reserve import DecodeReserve
 from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_client.tables import ANY_NUMBER
@@ -40,6 +39,7 @@ from kvquarry_core.messages import (
 )
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.relocation import Move
+from kvquarry_core.reserve import DecodeReserve
 
 
 class Shadow:

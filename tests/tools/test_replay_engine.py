@@ -8,6 +8,7 @@ from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupSpec, make_plan
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.pool import Pool
+from kvquarry_core.reserve import DecodeReserve
 from kvquarry_tools.simulation.policies import pool_with
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
@@ -123,6 +124,20 @@ def test_moved_blocks_are_still_the_requests_own() -> None:
     assert tally.num_finished == len(trace)
     assert replayed.moved_bytes > 0
     check_integrity(pool)
+
+
+def test_what_is_kept_free_for_decoding_saves_preemptions() -> None:
+    trace = [request(chr(97 + serial) + "xy", num_output_tokens=200) for serial in range(26)]
+    preempted = []
+    for has_reserve in (False, True):
+        pool = pool_of(HYBRID, 24_000)
+        reserve = DecodeReserve(pool.plan) if has_reserve else None
+        engine = ReplayEngine(
+            WholePool(pool, reserve), checkpoints("last", 64), MANY_STEPS, arrivals(trace, 64)
+        )
+        preempted.append(engine.run(ignore).num_preempted)
+        assert engine.tally.num_finished == len(trace)
+    assert preempted[1] < preempted[0] / 2
 
 
 def test_a_request_larger_than_the_pool_is_refused_and_the_others_go_on() -> None:

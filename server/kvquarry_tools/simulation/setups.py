@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_core.policies import PolicyNames
+from kvquarry_core.pool import Pool
+from kvquarry_core.reserve import DecodeReserve
 from kvquarry_tools.simulation.policies import REPLAYED_KINDS, check_kinds, plan_for, pool_with
 from kvquarry_tools.simulation.replay.pools import ReplayPool, WholePool
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
@@ -34,8 +35,10 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
             groups = settings.served.stock.groups
         case Baseline.INFINITE:
             memory_bytes = enough_bytes(settings, trace)
-    names = settings.policies if settings.baseline is None else PolicyNames()
-    return WholePool(pool_with(plan_for(groups, memory_bytes), names))
+    plan = plan_for(groups, memory_bytes)
+    if settings.baseline is None:
+        return WholePool(pool_with(plan, settings.policies), DecodeReserve(plan))
+    return WholePool(Pool(plan))
 
 
 def alignment_tokens(groups: Sequence[GroupSpec]) -> int:

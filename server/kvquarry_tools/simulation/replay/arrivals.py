@@ -31,7 +31,12 @@ class Arrival:
         return self.request.num_prompt_tokens + self.num_generated
 
     def ask(
-        self, handle: Handle, max_grant_tokens: int, *, in_flight_tokens: int = 0
+        self,
+        handle: Handle,
+        max_grant_tokens: int,
+        *,
+        in_flight_tokens: int = 0,
+        keep_free_blocks: Sequence[int] = (),
     ) -> AdmitRequest:
         """What the pool is asked: all of it has to fit, a first chunk is granted.
 
@@ -39,6 +44,7 @@ class Arrival:
             handle: The pool's number for this life.
             max_grant_tokens: The first chunk at most.
             in_flight_tokens: Any later chunk at most; 0 for the same.
+            keep_free_blocks: What is left to those that run, by class.
         """
         num_tokens = self.num_tokens
         return AdmitRequest(
@@ -49,6 +55,7 @@ class Arrival:
             max_grant_tokens=max_grant_tokens,
             must_fit_tokens=num_tokens,
             in_flight_tokens=in_flight_tokens,
+            keep_free_blocks=keep_free_blocks,
         )
 
 

@@ -223,8 +223,14 @@ class ReplayEngine:
 
     def _admit(self, arrival: Arrival, budget: int) -> Handle | None:
         handle = Handle(self._next_handle)
-        most = self._limits.max_num_batched_tokens
-        answer = self._pool.admit(arrival.ask(handle, budget, in_flight_tokens=most))
+        kept = self._pool.keep_free(len(self._running), len(self._computing) + 1)
+        ask = arrival.ask(
+            handle,
+            budget,
+            in_flight_tokens=self._limits.max_num_batched_tokens,
+            keep_free_blocks=kept,
+        )
+        answer = self._pool.admit(ask)
         if isinstance(answer, Refusal):
             self._note_refusal(answer)
             return None

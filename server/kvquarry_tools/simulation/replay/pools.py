@@ -1,13 +1,13 @@
 """What a replay asks of a pool: the operations of :class:`kvquarry_core.pool.Pool`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Grant, Refusal
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
+from kvquarry_core.reserve import DecodeReserve
 
 
 class ReplayPool(Protocol):
@@ -18,6 +18,10 @@ class ReplayPool(Protocol):
     parts: Sequence[Pool]
     #: What relocation copied.
     moved_bytes: int
+
+    def keep_free(self, num_running: int, num_prompts: int) -> Sequence[int]:
+        """Blocks by class that an admission leaves free, see :class:`DecodeReserve`."""
+        ...
 
     def admit(self, request: AdmitRequest) -> Admission | Refusal:
         """See :meth:`Pool.admit`."""
@@ -55,18 +59,10 @@ class ReplayPool(Protocol):
         ...
 
 
-class Reserve(Protocol):
-    """What an admission leaves free for requests that run already."""
-
-    def blocks(self, num_running: int) -> Sequence[int]:
-        """For so many running requests, by size class."""
-        ...
-
-
 class WholePool:
     """One pool of the core, and what is kept free beside an admission, if anything."""
 
-    def __init__(self, pool: Pool, reserve: Reserve | None = None) -> None:
+    def __init__(self, pool: Pool, reserve: DecodeReserve | None = None) -> None:
         self.plan = pool.plan
         self.parts: Sequence[Pool] = (pool,)
         self.moved_bytes = 0
@@ -78,11 +74,12 @@ class WholePool:
         self.free = pool.free
         self.begin_step = pool.begin_step
 
+    def keep_free(self, num_running: int, num_prompts: int) -> Sequence[int]:
+        """See :meth:`ReplayPool.keep_free`."""
+        return self._reserve.blocks(num_running, num_prompts) if self._reserve else ()
+
     def admit(self, request: AdmitRequest) -> Admission | Refusal:
         """See :meth:`Pool.admit`."""
-        if self._reserve is not None:
-            kept = self._reserve.blocks(len(self._pool.requests))
-            request = replace(request, keep_free_blocks=kept)
         answer = self._pool.admit(request)
         if isinstance(answer, Admission):
             self._note_moves(answer.grant)

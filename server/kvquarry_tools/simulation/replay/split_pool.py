@@ -50,6 +50,10 @@ class SplitPool:
         # What one part granted while the other refused: the next try has it already.
         self._ahead: dict[Handle, list[int]] = {}
 
+    def keep_free(self, num_running: int, num_prompts: int) -> Sequence[int]:
+        """See :meth:`ReplayPool.keep_free`; a split engine reserves nothing."""
+        return ()
+
     def admit(self, request: AdmitRequest) -> Admission | Refusal:
         """See :meth:`Pool.admit`; the hit is what both have."""
         hit = self._coordinator.longest_hit(self._index, request.hashes, request.max_hit_tokens)
