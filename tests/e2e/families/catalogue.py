@@ -69,7 +69,7 @@ LFM2: Final = Family(
     block_tokens=64,
     stock_block_tokens=64,
     num_sizes=2,
-    tight_pool_bytes=1 << 20,
+    tight_pool_bytes=2 << 20,
     options=_ALONE,
 )
 

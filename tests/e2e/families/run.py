@@ -1,6 +1,6 @@
 """Stock vLLM and then kvquarry on tiny checkpoints of several families, all in one process.
 
-``python -m tests.e2e.families.run FOLDER NAME...`` writes one JSON object a line to its output:
+``python -m tests.e2e.families.run FOLDER NUM_WAVES NAME...`` writes one JSON object a line:
 which family, whose answers, and the answers. vLLM is imported once. The plug-in finds no target at
 first and leaves vLLM alone; when stock has answered for all families, it is given one and called
 again. Families of one size come first; then each pool is full of 0xFF before its first use, since
@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,28 +28,35 @@ from tests.e2e.harness import all_waves
 
 _ROOMY_BYTES = 64 << 20
 _MODEL_TOKENS = 1024
-#: Of the equality workload's first round: decoding over block boundaries, long and short bursts.
-_NUM_WAVES = 4
 #: Families that are run once more with a planted fault, under this name.
 FAULTY = "granite"
 FAULT = "faulty"
 
 
-def main(folder: Path, names: list[str]) -> None:
+@dataclass(frozen=True)
+class _Place:
+    """Where a family's checkpoint is and how much of the equality workload it gets."""
+
+    folder: Path
+    num_waves: int
+
+
+def main(folder: Path, num_waves: int, names: list[str]) -> None:
     """Run the families; one that fails is told as such and does not stop the others."""
+    places = {name: _Place(folder / name, num_waves) for name in names}
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.environ |= ENGINE_ENV
     for name in names:
-        _tell(events, name, "stock", lambda name=name: _stock(FAMILIES[name], folder / name))
+        _tell(events, name, "stock", lambda name=name: _stock(FAMILIES[name], places[name]))
     _switch_on_kvquarry()
     for name in sorted(names, key=lambda name: FAMILIES[name].num_sizes):
         if FAMILIES[name].num_sizes > 1:
             importlib.import_module("tests.e2e.sabotage.fill_pool")
-        _tell(events, name, "ours", lambda name=name: _ours(FAMILIES[name], folder / name))
+        _tell(events, name, "ours", lambda name=name: _ours(FAMILIES[name], places[name]))
     if FAULTY in names:
         importlib.import_module("tests.e2e.sabotage.skip_zeroing")
-        _tell(events, FAULTY, FAULT, lambda: _ours(FAMILIES[FAULTY], folder / FAULTY))
+        _tell(events, FAULTY, FAULT, lambda: _ours(FAMILIES[FAULTY], places[FAULTY]))
 
 
 def _tell(events: IO[str], name: str, side: str, run: Callable[[], dict[str, Any]]) -> None:
@@ -60,15 +68,15 @@ def _tell(events: IO[str], name: str, side: str, run: Callable[[], dict[str, Any
     events.flush()
 
 
-def _stock(family: Family, folder: Path) -> dict[str, Any]:
+def _stock(family: Family, place: _Place) -> dict[str, Any]:
     from tests.e2e.families.checkpoint import write_family
 
-    write_family(family, folder)
-    return _run(_job(family, folder, family.stock_block_tokens, _ROOMY_BYTES))
+    write_family(family, place.folder)
+    return _run(_job(family, place, family.stock_block_tokens, _ROOMY_BYTES))
 
 
-def _ours(family: Family, folder: Path) -> dict[str, Any]:
-    return _run(_job(family, folder, family.block_tokens, family.tight_pool_bytes))
+def _ours(family: Family, place: _Place) -> dict[str, Any]:
+    return _run(_job(family, place, family.block_tokens, family.tight_pool_bytes))
 
 
 def _switch_on_kvquarry() -> None:
@@ -76,7 +84,7 @@ def _switch_on_kvquarry() -> None:
     importlib.import_module("kvquarry_vllm.plugin").register()
 
 
-def _job(family: Family, folder: Path, block_tokens: int, pool_bytes: int) -> EngineJob:
+def _job(family: Family, place: _Place, block_tokens: int, pool_bytes: int) -> EngineJob:
     options = {
         "skip_tokenizer_init": True,
         "enforce_eager": True,
@@ -89,16 +97,17 @@ def _job(family: Family, folder: Path, block_tokens: int, pool_bytes: int) -> En
         "kv_cache_memory_bytes": pool_bytes,
         **family.options,
     }
-    return EngineJob(str(folder), options, _waves(options["max_model_len"]))
+    waves = _waves(place.num_waves, options["max_model_len"])
+    return EngineJob(str(place.folder), options, waves)
 
 
-def _waves(max_model_len: int) -> tuple[Wave, ...]:
-    """Those requests that the model is long enough for."""
+def _waves(num_waves: int, max_model_len: int) -> tuple[Wave, ...]:
+    """The first of the equality workload, with those requests that the model is long enough for."""
     return tuple(
         tuple(
             request for request in wave if len(request.prompt) + request.max_tokens < max_model_len
         )
-        for wave in all_waves(1)[:_NUM_WAVES]
+        for wave in all_waves(1)[:num_waves]
     )
 
 
@@ -146,4 +155,4 @@ def _class_changes(scheduler: Any) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
