@@ -48,7 +48,7 @@ demo: venv ## Show real vLLM on a kvquarry pool, side by side with stock vLLM
 
 .PHONY: test
 test: venv ## Run the whole suite, real vLLM included
-	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 .PHONY: venv
 venv: $(SELF_STAMP) ## Install everything into .venv (about 3 GB, a few minutes the first time)
