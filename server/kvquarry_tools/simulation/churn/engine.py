@@ -35,6 +35,7 @@ class Totals:
 
     finished: int = 0
     preempted: int = 0
+    refused: int = 0
     first_shortage_bytes: int | None = None
 
 
@@ -127,11 +128,14 @@ class ChurnEngine:
                 self._head = None
 
     def _admit(self, demand: Demand) -> bool:
+        """Admit or refuse a request for good; False where it has to wait."""
         handle = Handle(self._next_handle)
         if not self._pool.admit(handle, demand.num_tokens):
             self._note_shortage()
-            self._is_head_refused = True
-            return False
+            # Alone in the pool and still refused: it never fits, and nobody would come after it.
+            self._is_head_refused = bool(self._running)
+            self.totals.refused += not self._running
+            return not self._running
         self._next_handle += 1
         self._running[handle] = _Running(demand, self._step)
         self._base_tokens += demand.num_tokens - self._step
