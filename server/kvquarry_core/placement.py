@@ -19,8 +19,8 @@ class Placement(Protocol):
             near: The slab the request took its last block of this class from, if any.
 
         Returns:
-            A slab of ``size_class`` with a free block, or None when the class has none:
-            then an unassigned slab is carved, or something is evicted.
+            One of ``slabs.partial(size_class)``, the slabs in use with a free block, or None when
+            there is none: then an idle or unassigned slab is used, or something is evicted.
         """
         ...
 

@@ -48,7 +48,9 @@ class Relocation(Protocol):
     """Decides what may be moved for one grant that does not fit otherwise."""
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
-        """Some of the candidates, the first to be cleared first; fewer than asked for to refuse.
+        """Some of the candidates, the first to be cleared first.
+
+        Never more than asked for, since moves cost; fewer to refuse.
 
         Args:
             candidates: Slabs that may be cleared, all of them at once.

@@ -1,0 +1,77 @@
+"""One check for each kind of policy."""
+
+import random
+from collections.abc import Callable
+
+from kvquarry_core.eviction import Eviction, Lru
+from kvquarry_core.placement import Affinity, Placement
+from kvquarry_core.pool import Pool
+from kvquarry_core.relocation import EvacuateCheapest, Relocation
+from kvquarry_tools.conformance.errors import NotConforming
+from kvquarry_tools.conformance.life import RandomLife
+from kvquarry_tools.conformance.plans import random_plan
+from kvquarry_tools.conformance.watched import (
+    WatchedEviction,
+    WatchedPlacement,
+    WatchedRelocation,
+)
+
+#: Pools that a policy goes through, and operations on each.
+_NUM_POOLS = 8
+_NUM_OPERATIONS = 250
+
+
+def check_placement(make: Callable[[], Placement]) -> None:
+    """Put a placement through random pools, with and without relocation.
+
+    Raises:
+        NotConforming: It broke a rule.
+    """
+    for seed in range(_NUM_POOLS):
+        rng = random.Random(seed)
+        plan = random_plan(rng)
+        policy = WatchedPlacement(make(), len(plan.classes))
+        moving = EvacuateCheapest(most_bytes=1 << 20) if seed % 2 else None
+        _run(Pool(plan, placement=policy, relocation=moving), rng, seed)
+        assert policy.num_calls, f"a pool of seed {seed} needed no placement"
+
+
+def check_eviction(make: Callable[[], Eviction]) -> None:
+    """Put an eviction through random pools, with and without relocation.
+
+    Raises:
+        NotConforming: It broke a rule.
+    """
+    for seed in range(_NUM_POOLS):
+        rng = random.Random(seed)
+        policy = WatchedEviction(make())
+        moving = EvacuateCheapest(most_bytes=1 << 20) if seed % 2 else None
+        _run(Pool(random_plan(rng), eviction=policy, relocation=moving), rng, seed)
+        assert policy.num_calls, f"a pool of seed {seed} evicted nothing"
+
+
+def check_relocation(make: Callable[[], Relocation | None]) -> None:
+    """Put a relocation through random pools.
+
+    Raises:
+        NotConforming: It broke a rule.
+    """
+    for seed in range(_NUM_POOLS):
+        rng = random.Random(seed)
+        plan = random_plan(rng)
+        policy = WatchedRelocation(make())
+        pool = Pool(plan, placement=Affinity(), eviction=Lru(), relocation=policy)
+        _run(pool, rng, seed)
+        if policy.policy is not None:
+            assert policy.num_calls, f"a pool of seed {seed} had nothing to move"
+
+
+def _run(pool: Pool, rng: random.Random, seed: int) -> None:
+    life, number = RandomLife(pool, rng), 0
+    try:
+        for number in range(_NUM_OPERATIONS):  # noqa: B007 - named when it ends early
+            life.step()
+        life.finish()
+    except Exception as error:  # a policy may do anything
+        what = str(error) if isinstance(error, NotConforming) else repr(error)
+        raise NotConforming(f"pool {seed}, operation {number}: {what}") from error

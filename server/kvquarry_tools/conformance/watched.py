@@ -1,0 +1,126 @@
+"""Policies under watch: each answer is judged before the pool acts on it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kvquarry_core.eviction import CacheView, Eviction
+from kvquarry_core.ids import BlockId, ClassId, SlabId
+from kvquarry_core.placement import Placement
+from kvquarry_core.relocation import Candidate, Relocation
+from kvquarry_core.slabs import SlabMap
+from kvquarry_tools.conformance.errors import NotConforming
+
+
+@dataclass(slots=True)
+class WatchedPlacement:
+    """A placement whose slabs must have room.
+
+    Attributes:
+        policy: What is asked.
+        num_classes: Size classes of the pool.
+        num_calls: How often it was asked.
+    """
+
+    policy: Placement
+    num_classes: int
+    num_calls: int = 0
+
+    def choose(self, slabs: SlabMap, size_class: ClassId, near: SlabId | None) -> SlabId | None:
+        """See :meth:`Placement.choose`."""
+        self.num_calls += 1
+        before = self._seen(slabs)
+        chosen = self.policy.choose(slabs, size_class, near)
+        _require(self._seen(slabs) == before, "a placement changed the slabs it was shown")
+        partial = slabs.partial(size_class)
+        if chosen is None:
+            _require(not partial, f"no slab chosen though {list(partial)} have free blocks")
+        else:
+            _require(
+                chosen in partial,
+                f"slab {chosen} chosen for class {size_class}; in use with a free block are "
+                f"{list(partial)}",
+            )
+        return chosen
+
+    def _seen(self, slabs: SlabMap) -> list[tuple[list[SlabId], list[SlabId], int]]:
+        return [
+            (list(slabs.partial(one)), list(slabs.partial_idle(one)), slabs.num_free(one))
+            for one in map(ClassId, range(self.num_classes))
+        ]
+
+
+@dataclass(slots=True)
+class WatchedEviction:
+    """An eviction whose victims must be cached blocks of the class.
+
+    Attributes:
+        policy: What is asked.
+        num_calls: How often it was asked for victims.
+    """
+
+    policy: Eviction
+    num_calls: int = 0
+
+    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+        """See :meth:`Eviction.victims`."""
+        self.num_calls += 1
+        cached = list(cache.by_age(size_class))
+        chosen = self.policy.victims(cache, size_class)
+        _require(
+            list(cache.by_age(size_class)) == cached, "an eviction changed the cache it was shown"
+        )
+        _require(len(chosen) > 0, f"no victim in class {size_class} though blocks are cached")
+        _require(len(set(chosen)) == len(chosen), f"a victim named twice among {list(chosen)}")
+        strange = sorted(set(chosen) - set(cached))
+        _require(not strange, f"victims {strange} are no cached blocks of class {size_class}")
+        return chosen
+
+    def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
+        """See :meth:`Eviction.block_worth`."""
+        return _comparable(self.policy.block_worth(cache, size_class, block), f"block {block}")
+
+    def slab_worth(self, cache: CacheView, size_class: ClassId, slab: SlabId) -> float:
+        """See :meth:`Eviction.slab_worth`."""
+        return _comparable(self.policy.slab_worth(cache, size_class, slab), f"slab {slab}")
+
+
+@dataclass(slots=True)
+class WatchedRelocation:
+    """A relocation that must choose among what it is offered, and no more than is needed.
+
+    Attributes:
+        policy: What is asked; None moves nothing.
+        num_calls: How often there was a choice.
+        num_slabs: Slabs it had cleared.
+    """
+
+    policy: Relocation | None
+    num_calls: int = 0
+    num_slabs: int = field(default=0, init=False)
+
+    def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
+        """See :meth:`Relocation.choose`."""
+        if self.policy is None:
+            return ()
+        self.num_calls += len(candidates) >= num_slabs
+        offered = tuple(candidates)
+        chosen = self.policy.choose(candidates, num_slabs)
+        _require(tuple(candidates) == offered, "a relocation changed what it was shown")
+        _require(set(chosen) <= set(offered), f"{chosen} are not all among the candidates")
+        _require(len(set(chosen)) == len(chosen), f"a slab to be cleared twice: {chosen}")
+        _require(
+            len(chosen) <= num_slabs, f"{len(chosen)} slabs to be cleared where {num_slabs} lack"
+        )
+        self.num_slabs += len(chosen)
+        return chosen
+
+
+def _comparable(worth: float, of_what: str) -> float:
+    _require(not math.isnan(worth), f"the worth of {of_what} is no number")
+    return worth
+
+
+def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a law, not a switch
+    if not is_so:
+        raise NotConforming(otherwise)
