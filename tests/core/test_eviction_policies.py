@@ -1,0 +1,114 @@
+"""What each eviction lets go, where they differ."""
+
+import pytest
+
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.eviction import EVICTIONS, CacheView, Eviction, Lru, SavedWork, SlabAware
+from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
+from kvquarry_core.integrity import check_integrity
+from kvquarry_core.plan import make_plan
+from kvquarry_core.policies import BUILT_IN, PolicyNames
+from kvquarry_core.pool import Pool
+from tests.core.small_pools import STATES, admit, attention, cache, grow, states, take_all
+
+SMALL, LARGE = ClassId(0), ClassId(1)
+ATTENTION = KindId(0)
+PER_SLAB = 128
+
+
+def full_of_cached_blocks(eviction: Eviction, num_in_use_per_slab: int = 0) -> Pool:
+    """C12: 32 slabs of 128 blocks, all cached; those between every 8th fell out of use first."""
+    plan = make_plan([attention(16), states(PER_SLAB * 16)], 34 * PER_SLAB * 16)
+    pool, one = Pool(plan, eviction=eviction), Handle(1)
+    admit(pool, one, "h")
+    pool.settle(one)
+    grow(pool, one, [32 * PER_SLAB, 0])
+    blocks = take_all(pool, one)[0]
+    for block in blocks:
+        pool.commit(one, ATTENTION, BlockHash(b"%d" % block), (block,))
+    falling = [block for block in blocks if block % PER_SLAB >= num_in_use_per_slab]
+    pool.drop_blocks(one, GroupId(0), [block for block in falling if block % 8])
+    pool.drop_blocks(one, GroupId(0), [block for block in falling if not block % 8])
+    return pool
+
+
+@pytest.mark.parametrize(("eviction", "num_freed"), [(Lru(), 0), (SlabAware(), 28)])
+def test_c12_evicting_seven_eighths_frees_no_slab_or_seven_eighths_of_them(
+    eviction: Eviction, num_freed: int
+) -> None:
+    """As many evictions either way. (Where this was reported plain recency freed one slab.)"""
+    pool = full_of_cached_blocks(eviction)
+    before = pool.store.slabs.num_unassigned
+    while pool.store.num_cached(SMALL) > 4 * PER_SLAB:
+        victims = eviction.victims(pool.store, SMALL)
+        room_for = pool.store.num_cached(SMALL) - 4 * PER_SLAB
+        pool.store.evict_all(SMALL, victims[:room_for])
+    assert pool.store.num_cached(SMALL) == 4 * PER_SLAB
+    assert pool.store.num_evictions[SMALL] == 28 * PER_SLAB
+    assert pool.store.slabs.num_unassigned - before == num_freed
+    check_integrity(pool)
+
+
+def test_slab_aware_clears_a_whole_idle_slab_for_one_block() -> None:
+    pool = full_of_cached_blocks(SlabAware())
+    grow(pool, 1, [pool.store.num_available(SMALL) - 32 * PER_SLAB, 0])  # what is free
+    assert pool.store.num_evictions[SMALL] == 0
+    oldest = next(pool.store.idle_slabs(SMALL))
+    [block] = grow(pool, 1, [1, 0]).blocks[0]
+    assert pool.store.slabs.slab_of(SMALL, block) == oldest
+    assert pool.store.num_evictions[SMALL] == PER_SLAB
+
+
+def test_slab_aware_takes_the_oldest_block_where_no_slab_is_idle() -> None:
+    """A block beside one in use frees no slab, so recency decides."""
+    store = full_of_cached_blocks(SlabAware(), num_in_use_per_slab=1).store
+    assert list(store.idle_slabs(SMALL)) == []
+    assert SlabAware().victims(store, SMALL) == (next(store.by_age(SMALL)),)
+
+
+def checkpoint(pool: Pool, handle: int, prompt: str) -> BlockId:
+    """A cached state after a prompt."""
+    cache(pool, handle, prompt)
+    row = pool.store.index.find(STATES, BlockHash(prompt.encode()))
+    assert row is not None
+    return row
+
+
+def test_saved_work_keeps_a_deep_checkpoint_over_a_younger_shallow_one() -> None:
+    """Recency would let the deep one go; it saves eight times the tokens."""
+    plan = make_plan([attention(16), states(48)], 48 * 20)
+    pool = Pool(plan, eviction=SavedWork())
+    deep = checkpoint(pool, 1, "abcdefgh")
+    shallow = checkpoint(pool, 2, "x")
+    assert list(pool.store.by_age(LARGE)) == [deep, shallow]
+    assert Lru().victims(pool.store, LARGE) == (deep,)
+    assert SavedWork().victims(pool.store, LARGE) == (shallow,)
+
+
+def test_saved_work_goes_by_recency_among_equals() -> None:
+    pool = Pool(make_plan([attention(16), states(48)], 48 * 20), eviction=SavedWork())
+    older = checkpoint(pool, 1, "abc")
+    checkpoint(pool, 2, "xyz")
+    assert SavedWork().victims(pool.store, LARGE) == (older,)
+
+
+@pytest.mark.parametrize("kind", ["placement", "eviction", "relocation"])
+def test_an_unknown_name_is_refused_with_those_there_are(kind: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no {kind} 'newest'; there are ") as caught:
+        BUILT_IN.make(PolicyNames(**{kind: "newest"}))
+    assert caught.value.reason is Reason.UNKNOWN_POLICY
+
+
+def test_a_policy_is_made_anew_for_every_pool() -> None:
+    names = PolicyNames(eviction="saved-work")
+    assert BUILT_IN.make(names).eviction is not BUILT_IN.make(names).eviction
+
+
+@pytest.mark.parametrize("name", EVICTIONS)
+def test_an_idle_slab_is_worth_what_its_age_says(name: str) -> None:
+    """So that classes are compared by one measure."""
+    store: CacheView = full_of_cached_blocks(EVICTIONS[name]()).store
+    eviction = EVICTIONS[name]()
+    worths = [eviction.slab_worth(store, SMALL, slab) for slab in store.idle_slabs(SMALL)]
+    assert worths == sorted(worths)
+    assert len(set(worths)) > 1
