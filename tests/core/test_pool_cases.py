@@ -2,21 +2,23 @@
 
 C01 to C04 are whole engines' (``tests/client/test_hit_cases.py``). C05 (drafts), C06 (counters),
 C07 and C08 (hits), C12 (slabs), C16 (never fits), C17 (the gate's promise) and C20 (sole owner)
-stand beside the laws they belong to.
+stand beside the laws they belong to; C10 and C15 (figures) among the tools' tests, C18 (leases) and
+C21 (layouts) among the service's.
 """
 
 import itertools
 
 import pytest
 
-from kvquarry_core.ids import ClassId, GroupId, Handle
+from kvquarry_core.ids import BlockHash, ClassId, GroupId, Handle
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.messages import Admission, Refusal
+from kvquarry_core.messages import Admission, AdmitRequest, Refusal
 from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.usage import usage_of
 from tests.core.small_pools import (
     ATTENTION,
+    STATES,
     admit,
     attention,
     cache,
@@ -135,3 +137,37 @@ def test_c19_an_admission_repeated_many_times_leaks_nothing() -> None:
         pool.begin_step()
     assert usage_of(pool) == before
     assert pool.totals.admissions == 1
+
+
+PROMPT_HASH = BlockHash(bytes(range(32)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        PROMPT_HASH[:2] + bytes(30),
+        PROMPT_HASH[:-1] + b"\x00",
+        b"\x01" + PROMPT_HASH[1:],
+        PROMPT_HASH[:16],
+        PROMPT_HASH + b"\x00",
+    ],
+    ids=["first 16 bits", "all but the last byte", "all but the first", "the first half", "longer"],
+)
+def test_c22_hashes_are_compared_whole(other: bytes) -> None:
+    """What a hash is made of, salts and adapters among it, is vLLM's; no byte of it is left out."""
+    pool = Pool(two_classes(num_slabs=12))
+    names = {1: PROMPT_HASH, 2: BlockHash(other)}
+    for handle, name in names.items():
+        ask = AdmitRequest(Handle(handle), [name], 2, max_hit_tokens=1, max_grant_tokens=1)
+        answer = pool.admit(ask)
+        assert isinstance(answer, Admission)
+        assert answer.hit_tokens == 0
+        attention_blocks, state_blocks = take_all(pool, handle)
+        pool.commit(Handle(handle), ATTENTION, name, (attention_blocks[0],))
+        pool.commit(Handle(handle), STATES, name, (state_blocks[0],))
+        pool.begin_step()
+    again = pool.admit(
+        AdmitRequest(Handle(3), [PROMPT_HASH], 2, max_hit_tokens=1, max_grant_tokens=1)
+    )
+    assert isinstance(again, Admission)
+    assert again.hit_tokens == 1

@@ -95,6 +95,7 @@ def test_ranks_that_the_engine_does_not_have_are_refused(
 def test_tensors_that_contradict_the_plan_are_refused(
     roster: Roster, changed: Worker, told: str
 ) -> None:
+    """C21: before a block is handed out, the workers' layout is the plan's."""
     with pytest.raises(UsageError, match=told) as refusal:
         roster.register(changed)
     assert refusal.value.reason is Reason.LAYOUT_MISMATCH
