@@ -17,7 +17,7 @@ from kvquarry_core.demand import Demand
 from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.eviction import Eviction
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId, SlabId
-from kvquarry_core.lru import RecencyList
+from kvquarry_core.lru import OLDEST_STAMP, RecencyList
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.placement import Placement
@@ -78,6 +78,10 @@ class BlockStore:
         """Blocks to be had without taking a slab from another class."""
         per_slab = self.plan.classes[size_class].blocks_per_slab
         return self.num_own(size_class) + self.slabs.num_unassigned * per_slab
+
+    def hash_of(self, size_class: ClassId, block: BlockId) -> BlockHash | None:
+        """The hash that a block is findable under, if any."""
+        return self._hashes[size_class][block]
 
     def is_hashed(self, size_class: ClassId, block: BlockId) -> bool:
         """Whether a block is findable."""
@@ -171,6 +175,25 @@ class BlockStore:
                 falling.append(block)
         self._let_fall(size_class, falling)
         self.give_back(size_class, free)
+
+    def release_to_go_first(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """The same for blocks that nobody will miss: those that are cached now are evicted first.
+
+        So is a slab of which they are all that is left.
+        """
+        refs, hashes = self._refs[size_class], self._hashes[size_class]
+        for block in blocks:
+            assert refs[block], f"block {block} of class {size_class} released once too often"
+            refs[block] -= 1
+            if refs[block]:
+                continue
+            if hashes[block] is None:
+                self.give_back(size_class, (block,))
+            else:
+                self._cached[size_class].push_oldest(block)
+                slab = self.slabs.slab_of(size_class, block)
+                self.slabs.unuse(size_class, slab, 1)
+                self._settle_slab(size_class, slab)
 
     # Hashes.
 
@@ -448,7 +471,21 @@ class BlockStore:
                 idle.remove(slab)
             self.slabs.reclaim(slab)
         elif slab not in idle:
-            idle.push(slab, self._tick())
+            if self._goes_first(size_class, slab):
+                idle.push_oldest(slab)
+            else:
+                idle.push(slab, self._tick())
+
+    def _goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
+        """Whether an idle slab holds nothing that anybody will miss."""
+        cached = self._cached[size_class]
+        oldest = cached.oldest()
+        if oldest is None or cached.stamp_of(oldest) != OLDEST_STAMP:
+            return False
+        return all(
+            block not in cached or cached.stamp_of(block) == OLDEST_STAMP
+            for block in self.slabs.blocks_of(size_class, slab)
+        )
 
     def _busy(self, size_class: ClassId, slab: SlabId) -> None:
         """A block of a slab is in use: no other class can have it."""

@@ -22,6 +22,7 @@ def check_integrity(pool: Pool) -> None:
         _check_every_block_is_one_thing(pool, size_class, references, granted)
     _check_what_may_be_committed(pool)
     _check_slabs(pool)
+    _check_recency(pool)
     _check_no_byte_has_two_owners(pool)
     _check_index(pool)
 
@@ -107,6 +108,17 @@ def _check_slabs(pool: Pool) -> None:
         }
         if idle != set(pool.store.idle_slabs(size_class)):
             raise BrokenLaw(f"idle slabs of class {size_class} should be {sorted(idle)}")
+
+
+def _check_recency(pool: Pool) -> None:
+    """What is said to be older was not used since, slabs and blocks alike."""
+    store = pool.store
+    for size_class in map(ClassId, range(len(pool.plan.classes))):
+        blocks = [store.stamp_of(size_class, one) for one in store.by_age(size_class)]
+        slabs = [store.idle_since(size_class, one) for one in store.idle_slabs(size_class)]
+        for stamps in (blocks, slabs):
+            if stamps != sorted(stamps) or (stamps and stamps[-1] > store.now):
+                raise BrokenLaw(f"class {size_class} keeps no order of age: {stamps}")
 
 
 def _check_no_byte_has_two_owners(pool: Pool) -> None:

@@ -4,6 +4,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 _ABSENT = -1
+#: The stamp of what goes first, whenever it was pushed; other stamps are larger.
+OLDEST_STAMP = 0
 
 
 class RecencyList:
@@ -50,6 +52,15 @@ class RecencyList:
             newest = member
         self._tie(newest, self._end)
         self._length += len(members)
+
+    def push_oldest(self, member: int) -> None:
+        """Make ``member`` the oldest, with a stamp below those of all pushes that count up."""
+        oldest = self._newer[self._end]
+        assert self._newer[member] == _ABSENT, f"{member} is in the list already"
+        self._stamp[member] = OLDEST_STAMP
+        self._tie(self._end, member)
+        self._tie(member, oldest)
+        self._length += 1
 
     def remove(self, member: int) -> None:
         """Take ``member`` out, wherever it stands."""

@@ -48,6 +48,7 @@ from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.promise import Promise
+from kvquarry_core.reach import Reach
 from kvquarry_core.relocation import Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
@@ -75,6 +76,7 @@ class Pool:
         self.owed = [0] * len(plan.classes)
         self.totals = PoolCounters()
         self._coordinator = Coordinator(plan)
+        self._reach = Reach(self.store)
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
         # By kind, named by their first blocks.
@@ -227,13 +229,18 @@ class Pool:
         self.store.release(size_class, blocks)
 
     def free(self, handle: Handle) -> None:
-        """The request is over. Its tail is released before its head, so it is evicted first."""
+        """The request is over. Its tail is released before its head, so it is evicted first.
+
+        What no hit can reach any more goes before all that others left behind.
+        """
         self.settle(handle)
         record = self.requests.pop(handle)
         for group, held in enumerate(record.held):
             size_class = self.plan.class_of_group[group]
             self.owed[size_class] -= record.promise.owed(GroupId(group))
-            self.store.release(size_class, reversed(held))
+            num_reached = self._reach.num_reached(GroupId(group), held)
+            self.store.release_to_go_first(size_class, reversed(held[num_reached:]))
+            self.store.release(size_class, reversed(held[:num_reached]))
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Take leased blocks back from the client."""

@@ -32,14 +32,20 @@ def of_admission(books: Books, request: AdmitRequest) -> ExpectedAdmission:
     Where nobody runs, a hit that leaves no room is given up: waiting would be of no use. Unless
     not even one token more would fit, with or without it.
     """
-    names = list(request.hashes)
-    hit_tokens = reference.longest_hit(books.plan, books.findable, names, request.max_hit_tokens)
-    expected = _after_hit(books, request, hit_tokens)
+    expected = on_the_longest_hit(books, request)
+    hit_tokens = expected.hit_tokens
     end = hit_tokens + 1 + request.lookahead_tokens
     more = reference.by_class(books.plan, books.held_blocks(request, hit_tokens, end))
     if expected.causes == SHORT and not books.requests and reference.ever_fits(books.plan, more):
         return _after_hit(books, request, 0)
     return expected
+
+
+def on_the_longest_hit(books: Books, request: AdmitRequest) -> ExpectedAdmission:
+    """The same where a hit is never given up."""
+    names = list(request.hashes)
+    hit_tokens = reference.longest_hit(books.plan, books.findable, names, request.max_hit_tokens)
+    return _after_hit(books, request, hit_tokens)
 
 
 def _after_hit(books: Books, request: AdmitRequest, hit_tokens: int) -> ExpectedAdmission:

@@ -13,7 +13,7 @@ from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Commitment, Row
-from tests.core import expectations, reference
+from tests.core import expectations, farewell, reference
 from tests.core.books import Books, FakeRequest, FindableRow, Place, classes_of, content
 from tests.core.memory import Key, Memory, Tag
 
@@ -182,9 +182,11 @@ class FakeEngine:
         self.pool.drop(handle, group, place.block)
 
     def free(self, handle: Handle) -> None:
-        """The request is over."""
+        """The request is over; what no hit reaches becomes the oldest, the rest the newest."""
+        left, before = farewell.unreached(self.books, handle), farewell.by_age(self.pool)
         self.pool.free(handle)
         del self.books.requests[handle]
+        farewell.check_order(before, farewell.by_age(self.pool), self.cached() & left)
 
     def begin_step(self) -> None:
         """The states of the last step may be hit now."""

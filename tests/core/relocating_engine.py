@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kvquarry_core.ids import GroupId, Handle
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, moves_of
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import EvacuateCheapest, Move
@@ -25,15 +25,18 @@ class RelocatingEngine(LeasingEngine):
 
     def admit(self, request: AdmitRequest, text: str) -> Admission | Refusal:
         """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
-        expected = expectations.of_admission(self.books, request)
-        if expected.causes != expectations.SHORT:
+        if expectations.on_the_longest_hit(self.books, request).causes != expectations.SHORT:
             return super().admit(request, text)
         self.lost.clear()
+        expected = expectations.of_admission(self.books, request)
         answer = self.pool.admit(request)
+        if not moves_of(answer):
+            expectations.check_answer(self.books, expected, request, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused request evicted something"
             return answer
-        self._apply(answer.grant.moves)
+        if answer.grant.moves:
+            self._apply(answer.grant.moves)
         self._note_admission(request, text, answer)
         return answer
 

@@ -16,6 +16,7 @@ from tests.core.small_pools import (
     grow,
     hashes,
     one_class,
+    run,
     states,
     take_all,
     two_classes,
@@ -213,3 +214,60 @@ class TestPlacement:
         assert set(taken[:2]) == set(slabs[:2])
         assert taken[2] not in slabs
         check_integrity(pool)
+
+
+class TestReach:
+    """Attention after a request's last checkpoint: no hit can use it, so it goes first."""
+
+    def filled(self) -> Pool:
+        """Two prompts without an answer, then one with an answer of two blocks."""
+        pool = with_holder(Pool(two_classes(num_slabs=6)))
+        cache(pool, 0, "ab")
+        run(pool, 1, "xy")
+        grow(pool, 1, [2, 0])
+        blocks = take_all(pool, 1)[0]
+        for name, block in zip(hashes("xyzz")[2:], blocks, strict=True):
+            pool.commit(Handle(1), ATTENTION, name, (block,))
+        pool.free(Handle(1))
+        pool.begin_step()
+        return pool
+
+    def test_what_no_hit_reaches_is_evicted_before_what_is_older(self) -> None:
+        pool = self.filled()
+        x, y, z, zz = hashes("xyzz")
+        assert cached_names(pool, SMALL) == [z, zz, *reversed(hashes("ab")), y, x]
+        check_integrity(pool)
+
+    def test_it_still_shows_the_junction(self) -> None:
+        admission = admit(self.filled(), 2, "xyzzq")
+        assert (admission.hit_tokens, admission.longest_tokens) == (2, 4)
+
+    def test_a_checkpoint_that_was_gone_already_reaches_nothing(self) -> None:
+        pool = with_holder(Pool(two_classes(num_slabs=6)))
+        cache(pool, 0, "ab")
+        run(pool, 1, "xy")
+        pool.forget(GroupId(1), pool.requests[Handle(1)].held[1])
+        pool.free(Handle(1))
+        assert cached_names(pool, SMALL) == [*hashes("xy"), *reversed(hashes("ab"))]
+
+    def test_a_slab_of_such_blocks_alone_is_the_first_that_another_class_gets(self) -> None:
+        pool = with_holder(Pool(slabs_of_128(num_slabs=3)))
+        old, new = (hold(pool, 0, 128) for _ in range(2))
+        for place, block in enumerate(old):
+            pool.commit(HOLDER, ATTENTION, BlockHash(b"old %d" % place), (block,))
+        pool.drop_blocks(HOLDER, GroupId(0), old)
+        for place, block in enumerate(new):
+            pool.commit(HOLDER, ATTENTION, BlockHash(b"new %d" % place), (block,))
+        pool.free(HOLDER)
+        assert list(pool.store.idle_slabs(SMALL)) == [new[0] // 128, old[0] // 128]
+        check_integrity(pool)
+
+    def test_blocks_of_one_size_keep_the_order_of_stock(self) -> None:
+        pool = with_holder(Pool(make_plan([attention(48), states(48)], 12 * 48)))
+        row = (hold(pool, 0, 1)[0],)
+        pool.commit(HOLDER, ATTENTION, BlockHash(b"old"), row)
+        pool.drop(HOLDER, GroupId(0), row[0])
+        [block] = hold(pool, 0, 1)
+        pool.commit(HOLDER, ATTENTION, BlockHash(b"new"), (block,))
+        pool.free(HOLDER)
+        assert cached_names(pool, SMALL) == [b"old", b"new"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvquarry_core.lru import RecencyList
+from kvquarry_core.lru import OLDEST_STAMP, RecencyList
 from tests.strategies import examples
 
 SIZE = 6
@@ -76,3 +76,24 @@ def test_a_list_for_no_members_is_empty() -> None:
     recency = RecencyList(0)
     assert list(recency) == []
     assert recency.oldest() is None
+
+
+def test_what_goes_first_is_older_than_all_that_was_there() -> None:
+    recency = RecencyList(SIZE)
+    recency.push_all([3, 1], first_stamp=1)
+    recency.push_oldest(5)
+    recency.push_oldest(2)
+    assert list(recency) == [2, 5, 3, 1]
+    assert [recency.stamp_of(one) for one in recency] == [OLDEST_STAMP, OLDEST_STAMP, 1, 2]
+    recency.remove_all([5, 1])
+    recency.push(5, 3)
+    assert list(recency) == [2, 3, 5]
+    assert len(recency) == 3
+
+
+def test_what_goes_first_may_be_all_there_is() -> None:
+    recency = RecencyList(SIZE)
+    recency.push_oldest(4)
+    assert recency.oldest() == 4
+    recency.push(0, 1)
+    assert list(recency) == [4, 0]

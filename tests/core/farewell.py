@@ -1,0 +1,65 @@
+"""What a request leaves behind, and in which order it is to be evicted."""
+
+from collections.abc import Sequence
+
+from kvquarry_core.ids import BlockHash, ClassId, GroupId, Handle, KindId
+from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.pool import Pool
+from tests.core.books import NEVER_SHARED, Books
+from tests.core.memory import Key
+
+
+def unreached(books: Books, handle: Handle) -> set[Key]:
+    """The request's blocks after its last checkpoint, in pools that do not keep stock's order."""
+    plan = books.plan
+    states = [
+        KindId(kind)
+        for kind in range(len(plan.kinds))
+        if plan.spec_of_kind(KindId(kind)).kind is GroupKind.RECURRENT_STATE
+    ]
+    num_sizes = len({size_class.stride_bytes for size_class in plan.classes})
+    left: set[Key] = set()
+    for index, spec in enumerate(plan.groups):
+        if not states or num_sizes == 1 or not _is_attention(spec):
+            continue
+        keys = [
+            books.key(GroupId(index), place.block) for place in books.requests[handle].held[index]
+        ]
+        names = [_names_of(books, key) for key in keys]
+        ends = [
+            number
+            for number, found in enumerate(names, 1)
+            if any(all((kind, name) in books.findable for kind in states) for name in found)
+        ]
+        left.update(keys[max(ends, default=0) + spec.is_draft :])
+    return left
+
+
+def _is_attention(spec: GroupSpec) -> bool:
+    return spec.kind not in (GroupKind.RECURRENT_STATE, *NEVER_SHARED)
+
+
+def _names_of(books: Books, key: Key) -> set[BlockHash]:
+    """What a block can be found under: one hash or none."""
+    return {
+        block_hash
+        for (_, block_hash), rows in books.findable.items()
+        for entry in rows
+        if key in entry.keys
+    }
+
+
+def by_age(pool: Pool) -> list[list[Key]]:
+    """The cached blocks of each class, the next victim first."""
+    classes = [ClassId(index) for index in range(len(pool.plan.classes))]
+    return [[(one, block) for block in pool.store.by_age(one)] for one in classes]
+
+
+def check_order(
+    before: Sequence[Sequence[Key]], after: Sequence[Sequence[Key]], left: set[Key]
+) -> None:
+    """What nobody can hit stands before all that was there, everything else after it."""
+    for old, new in zip(before, after, strict=True):
+        num_first = len(left.intersection(new))
+        assert left.issuperset(new[:num_first]), f"{left} goes first, the order is {new}"
+        assert list(new[num_first : num_first + len(old)]) == list(old), f"{old} became {new}"
