@@ -1,6 +1,13 @@
 """The service decides where blocks lie: the same messages, another policy, other blocks."""
 
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
 from kvquarry.v1alpha import pool_pb2
+from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import connected, running_service
 from tests.contract.wire_engine import ATTENTION, admit, ready_engine, take
 
@@ -32,3 +39,38 @@ def test_two_policies_give_one_client_different_blocks() -> None:
     (hole, *_), (own, *_) = before
     assert lowest == hole
     assert near == own + 1
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/best-fit"
+
+
+@pytest.fixture
+def installed_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of a policy as pip would leave it: its module, and what it offers beside it."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    metadata = tmp_path / "kvquarry_best_fit-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    offered = [
+        line
+        for group, entries in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(offered))
+    path = [str(EXAMPLE), str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+
+
+@pytest.mark.usefixtures("installed_example")
+def test_a_service_goes_by_an_installed_package_s_policy() -> None:
+    """The slab with the hole is fuller than the request's own."""
+    block, (hole, *_), _ = block_after_a_hole("best-fit")
+    assert block == hole
+
+
+def test_a_service_without_the_package_names_the_policies_there_are() -> None:
+    answer = kvquarry("serve", "--listen", "127.0.0.1:0", "--placement", "best-fit")
+    assert answer.returncode == 2
+    assert "affinity, first-fit" in answer.stderr

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kvquarry_core.ids import BlockHash, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.messages import AdmitRequest, Grant, Refusal, moves_of
+from kvquarry_core.messages import AdmitRequest, Grant, Refusal, RefusalCause, moves_of
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.pool import Pool
 from kvquarry_core.room import Room
@@ -56,12 +56,15 @@ class RandomLife:
     def _admit(self) -> None:
         if len(self._pool.requests) >= _MOST_REQUESTS:
             return
-        before = self._state()
+        before, room = self._state(), self._pool.store.room()
         prompt = self._prompt()
         chunk = self._random.choice([len(prompt), self._random.randint(1, len(prompt))])
         answer = self._pool.admit(self._request(prompt, chunk))
         if isinstance(answer, Refusal):
             self._must_be_as(before)
+            is_short = answer.cause is RefusalCause.SHORTAGE and not answer.hit_tokens
+            if is_short and _fits(room, answer.wanted_blocks):
+                raise NotConforming(f"{answer.wanted_blocks} blocks fit, and nobody was admitted")
             return
         handle = Handle(self._next_handle - 1)
         self._take_all(handle)
