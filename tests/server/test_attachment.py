@@ -142,13 +142,14 @@ def test_what_becomes_unfindable_flows_back_with_the_same_answer() -> None:
     attachment = ready_attachment()
     apply(attachment, admit(ONE), Take([ONE] * 3, [GroupId(0), GroupId(1), GroupId(2)], [2, 2, 1]))
     blocks = attachment.pool.requests[ONE].held
-    names = [BlockHash(b"a"), BlockHash(b"b"), BlockHash(b"c")]
+    a, b = BlockHash(b"a"), BlockHash(b"b")
     rows = [blocks[0][0], blocks[1][0], blocks[0][1], blocks[1][1], blocks[2][0]]
-    apply(attachment, Commit([ONE] * 3, [ATTENTION, ATTENTION, STATES], names, rows), Free([ONE]))
+    kinds = [ATTENTION, ATTENTION, STATES]
+    apply(attachment, Commit([ONE] * 3, kinds, [a, b, b], rows), Free([ONE]))
     evicting = apply(attachment, admit(TWO, num_tokens=4 * 20))
     assert sorted(evicting.evictions, key=lambda eviction: eviction.kind) == [
-        Eviction(ATTENTION, (names[1], names[0])),
-        Eviction(STATES, (names[2],)),
+        Eviction(ATTENTION, (b, a)),
+        Eviction(STATES, (b,)),
     ]
     assert apply(attachment, Free([TWO])).evictions == ()
 
