@@ -24,6 +24,7 @@ from kvquarry_core.placement import Placement
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Commitment, PrefixIndex
 from kvquarry_core.room import Room
+from kvquarry_core.sessions import Sessions
 from kvquarry_core.slabs import SlabMap
 
 
@@ -36,6 +37,7 @@ class BlockStore:
         self.plan = plan
         self.slabs = SlabMap(plan)
         self.index = PrefixIndex(len(plan.kinds))
+        self.sessions = Sessions(len(plan.classes))
         self.num_evictions = [0] * len(plan.classes)
         self.num_moves = [0] * len(plan.classes)
         self._placement = placement
@@ -153,6 +155,8 @@ class BlockStore:
 
     def release(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Give up one reference to each; the last one makes a block cached or free."""
+        if self.sessions.outgrown[size_class]:
+            blocks = self._release_outgrown(size_class, list(blocks))
         refs, hashes = self._refs[size_class], self._hashes[size_class]
         # Runs of blocks with a hash and of those without, in the order given.
         falling: list[BlockId] = []
@@ -190,10 +194,33 @@ class BlockStore:
             if hashes[block] is None:
                 self.give_back(size_class, (block,))
             else:
+                self.sessions.outgrown[size_class].discard(block)
                 self._cached[size_class].push_oldest(block)
                 slab = self.slabs.slab_of(size_class, block)
                 self.slabs.unuse(size_class, slab, 1)
                 self._settle_slab(size_class, slab)
+
+    def let_go_first(self, size_class: ClassId, row: Iterable[BlockId]) -> None:
+        """Nobody will miss a checkpoint: it is evicted first once nobody uses it."""
+        cached, idle = self._cached[size_class], self._idle[size_class]
+        for block in row:
+            if block not in cached:
+                self.sessions.outgrown[size_class].add(block)
+                continue
+            cached.remove(block)
+            cached.push_oldest(block)
+            slab = self.slabs.slab_of(size_class, block)
+            if slab in idle and self._goes_first(size_class, slab):
+                idle.remove(slab)
+                idle.push_oldest(slab)
+
+    def _release_outgrown(self, size_class: ClassId, blocks: list[BlockId]) -> list[BlockId]:
+        """Release those blocks that go first; the others are returned."""
+        outgrown = self.sessions.outgrown[size_class]
+        going = [block for block in blocks if block in outgrown]
+        rest = [block for block in blocks if block not in outgrown]
+        self.release_to_go_first(size_class, going)
+        return rest
 
     # Hashes.
 
@@ -228,6 +255,7 @@ class BlockStore:
         for block in commitment.row:
             self._hashes[size_class][block] = None
             self._depths[size_class].pop(block, None)
+            self.sessions.forget(size_class, block)
             if not self._refs[size_class][block]:
                 self._cached[size_class].remove(block)
                 self._push_free(size_class, block)
@@ -432,6 +460,7 @@ class BlockStore:
         commitment = self.commitment(size_class, source)
         if commitment is not None:
             self.index.rename(commitment, source, target)
+            self.sessions.rename(size_class, source, target)
             hashes[target], hashes[source] = hashes[source], None
             if source in self._depths[size_class]:
                 self._depths[size_class][target] = self._depths[size_class].pop(source)

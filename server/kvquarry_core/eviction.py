@@ -122,9 +122,19 @@ class SavedWork(Lru):
         return (candidates[worths.index(min(worths))],)
 
 
+class Superseding(Lru):
+    """The same, but a checkpoint that its session outgrew goes first once nobody uses it.
+
+    That is one that served a single request, which left a deeper one, see
+    :mod:`kvquarry_core.sessions`. The pool puts such checkpoints at the old end of the order, for
+    this policy and those that derive from it.
+    """
+
+
 #: The evictions on offer by name.
 EVICTIONS: dict[str, Callable[[], Eviction]] = {
     "lru": Lru,
     "slab-aware": SlabAware,
     "saved-work": SavedWork,
+    "session": Superseding,
 }

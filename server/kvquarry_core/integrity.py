@@ -23,6 +23,7 @@ def check_integrity(pool: Pool) -> None:
     _check_what_may_be_committed(pool)
     _check_slabs(pool)
     _check_recency(pool)
+    _check_sessions(pool)
     _check_no_byte_has_two_owners(pool)
     _check_index(pool)
 
@@ -119,6 +120,19 @@ def _check_recency(pool: Pool) -> None:
         for stamps in (blocks, slabs):
             if stamps != sorted(stamps) or (stamps and stamps[-1] > store.now):
                 raise BrokenLaw(f"class {size_class} keeps no order of age: {stamps}")
+
+
+def _check_sessions(pool: Pool) -> None:
+    """What is known of a checkpoint is forgotten with it; an outgrown one is still in use."""
+    store = pool.store
+    for size_class in map(ClassId, range(len(pool.plan.classes))):
+        outgrown = store.sessions.outgrown[size_class]
+        for block in (*outgrown, *store.sessions.num_hits[size_class]):
+            if not store.is_hashed(size_class, block):
+                raise BrokenLaw(f"block {block} of class {size_class} is no checkpoint")
+        for block in outgrown:
+            if not store.num_references(size_class, block):
+                raise BrokenLaw(f"outgrown block {block} of class {size_class} is not in use")
 
 
 def _check_no_byte_has_two_owners(pool: Pool) -> None:

@@ -52,6 +52,7 @@ from kvquarry_core.reach import Reach
 from kvquarry_core.relocation import Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.sizing import Sizing
+from kvquarry_core.supersession import Supersession
 
 
 class Pool:
@@ -67,7 +68,8 @@ class Pool:
         observer: PoolObserver = NULL_OBSERVER,
     ) -> None:
         self.plan = plan
-        self.store = BlockStore(plan, placement or Affinity(), eviction or Lru(), observer)
+        eviction = eviction or Lru()
+        self.store = BlockStore(plan, placement or Affinity(), eviction, observer)
         self.requests: dict[Handle, RequestRecord] = {}
         self.lease = Lease(plan, self.store)
         self._evacuator = Evacuator(self.store, self.lease, relocation)
@@ -77,6 +79,7 @@ class Pool:
         self.totals = PoolCounters()
         self._coordinator = Coordinator(plan)
         self._reach = Reach(self.store)
+        self._supersession = Supersession(self.store, eviction)
         self._sizing = Sizing(plan, self.store, self._coordinator)
         self._nothing_touched: list[set[BlockId]] = [set() for _ in plan.classes]
         # By kind, named by their first blocks.
@@ -292,6 +295,7 @@ class Pool:
             self.store.commit(rows.kind, rows.hashes, rows.blocks, self._committed_tokens(record))
             self._states_of_this_step[rows.kind].update(rows.blocks[:: len(members)])
             self._evacuator.pin(self.plan.class_of_kind(rows.kind), rows.blocks)
+            self._supersession.note_commit(record, rows.kind)
         else:
             self.store.commit(rows.kind, rows.hashes, rows.blocks)
 
@@ -389,6 +393,7 @@ class Pool:
                 record.held[group] += column
                 record.settled[group] = len(column)
                 record.last_slab[size_class] = self.store.slabs.slab_of(size_class, column[-1])
+        self._supersession.note_hit(record, hit)
         return record
 
     def _grant(self, record: RequestRecord, wanted: Sequence[int]) -> Grant:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kvquarry_core.ids import BlockId, GroupId, SlabId
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, KindId, SlabId
 from kvquarry_core.promise import Promise
 
 
@@ -18,6 +18,7 @@ class RequestRecord:
         settled: Per group, the place in ``held`` from which on the blocks are the request's alone
             and carry no hash: those it may commit.
         promise: What was promised at admission and not granted yet.
+        resumed: Per kind of state, the checkpoint it resumed at, until it outgrows that.
         last_slab: Per size class, where the request took its last block from.
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
@@ -27,6 +28,7 @@ class RequestRecord:
     granted: list[list[BlockId]]
     promise: Promise
     settled: list[int]
+    resumed: dict[KindId, BlockHash] = field(default_factory=dict)
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0

@@ -183,10 +183,14 @@ class FakeEngine:
 
     def free(self, handle: Handle) -> None:
         """The request is over; what no hit reaches becomes the oldest, the rest the newest."""
-        left, before = farewell.unreached(self.books, handle), farewell.by_age(self.pool)
+        left, before = self.least_missed(handle), farewell.by_age(self.pool)
         self.pool.free(handle)
         del self.books.requests[handle]
         farewell.check_order(before, farewell.by_age(self.pool), self.cached() & left)
+
+    def least_missed(self, handle: Handle) -> set[Key]:
+        """Blocks of a request that go first once it is over."""
+        return farewell.unreached(self.books, handle)
 
     def begin_step(self) -> None:
         """The states of the last step may be hit now."""

@@ -8,8 +8,7 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import EvacuateCheapest, Move
 from tests.core import expectations
-from tests.core.books import Place
-from tests.core.fake_engine import FakeRequest
+from tests.core.books import FakeRequest, Place
 from tests.core.leasing_engine import LeasingEngine
 from tests.core.memory import Key
 

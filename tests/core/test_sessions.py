@@ -1,0 +1,98 @@
+"""A checkpoint that its session outgrew goes first, under the eviction that asks for it."""
+
+import pytest
+
+from kvquarry_core.eviction import EVICTIONS, Eviction, Lru, Superseding
+from kvquarry_core.ids import BlockHash, ClassId, Handle
+from kvquarry_core.integrity import check_integrity
+from kvquarry_core.pool import Pool
+from tests.core.random_walk import RandomWalk
+from tests.core.session_engine import SessionEngine
+from tests.core.small_pools import STATES, cache, grow, hashes, run, two_classes
+from tests.core.walk_pools import WALK_POOLS
+
+LARGE = ClassId(1)
+NUM_OPERATIONS = 2500
+
+
+def checkpoints(pool: Pool) -> list[bytes]:
+    """What the cached states sum up, the next victim first."""
+    found = [pool.store.commitment(LARGE, block) for block in pool.store.by_age(LARGE)]
+    return [one.block_hash for one in found if one is not None]
+
+
+def turns(eviction: Eviction, *prompts: str) -> Pool:
+    """One request after the other."""
+    pool = Pool(two_classes(num_slabs=12), eviction=eviction)
+    for handle, prompt in enumerate(prompts):
+        cache(pool, handle, prompt)
+        check_integrity(pool)
+    return pool
+
+
+def test_a_turn_outgrows_the_checkpoint_of_the_turn_before() -> None:
+    pool = turns(Superseding(), "x", "ab", "abcd", "abcdef")
+    assert checkpoints(pool) == [b"abcd", b"ab", b"x", b"abcdef"]
+    slabs = [int(slab) for slab in pool.store.idle_slabs(LARGE)]
+    assert slabs == [int(block) for block in pool.store.by_age(LARGE)]
+
+
+def test_where_sessions_part_the_checkpoint_stays() -> None:
+    assert checkpoints(turns(Superseding(), "ab", "x", "abc", "abd"))[0] == b"x"
+
+
+def test_a_hit_alone_outgrows_nothing() -> None:
+    pool = turns(Superseding(), "ab", "x")
+    run(pool, 9, "abc")
+    row = [pool.requests[Handle(9)].held[1][-1]]
+    assert pool.store.commitment(LARGE, row[0]) is not None
+    pool.forget(pool.plan.kinds[STATES][0], row)
+    pool.free(Handle(9))
+    assert BlockHash(b"ab") in checkpoints(pool)
+
+
+def test_an_outgrown_checkpoint_that_is_hit_again_stays() -> None:
+    pool = turns(Superseding(), "x", "ab", "abcd")
+    assert checkpoints(pool)[0] == b"ab"
+    run(pool, 9, "abz")
+    pool.free(Handle(9))
+    assert checkpoints(pool)[0] == b"x"
+    check_integrity(pool)
+
+
+@pytest.mark.parametrize(("name", "gone"), [("session", {"ab"}), ("lru", set())])
+def test_attention_takes_the_slab_of_an_outgrown_checkpoint_first(
+    name: str, gone: set[str]
+) -> None:
+    """Though other content is older, which goes under recency alone."""
+    pool = turns(EVICTIONS[name](), "xyz", "ab", "abcd")
+    run(pool, 9, "q")
+    slabs = pool.store.slabs
+    free = slabs.num_free(ClassId(0)) + 3 * slabs.num_unassigned
+    grow(pool, 9, [free, 0])
+    grow(pool, 9, [1, 0])
+    lost = {
+        prompt
+        for prompt in ("xyz", "ab", "abcd")
+        if pool.store.index.find(STATES, hashes(prompt)[-1]) is None
+    }
+    assert lost == gone
+
+
+def test_other_evictions_keep_the_order_of_use() -> None:
+    assert checkpoints(turns(Lru(), "x", "ab", "abcd")) == [b"x", b"abcd", b"ab"]
+    assert isinstance(EVICTIONS["session"](), Superseding)
+
+
+@pytest.mark.parametrize("name", ["ratio 2.5", "three sizes"])
+def test_any_history_lets_exactly_the_outgrown_go_first(name: str) -> None:
+    engine = SessionEngine(WALK_POOLS[name])
+    walk = RandomWalk(engine, seed=11)
+    for _ in range(NUM_OPERATIONS):
+        walk.step()
+        engine.check()
+    walk.finish()
+    engine.check()
+    engine.check_empty()
+    assert engine.num_outgrown > 5
+    assert engine.num_moves > 0
