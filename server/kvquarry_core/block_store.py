@@ -181,9 +181,9 @@ class BlockStore:
         self.give_back(size_class, free)
 
     def release_to_go_first(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
-        """The same for blocks that nobody will miss: those that are cached now are evicted first.
+        """The same for blocks that nobody will miss: they are evicted before all others.
 
-        So is a slab of which they are all that is left.
+        The last of them goes first. So does a slab of which such blocks are all that is left.
         """
         refs, hashes = self._refs[size_class], self._hashes[size_class]
         for block in blocks:

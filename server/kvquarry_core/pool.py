@@ -242,7 +242,7 @@ class Pool:
             size_class = self.plan.class_of_group[group]
             self.owed[size_class] -= record.promise.owed(GroupId(group))
             num_reached = self._reach.num_reached(GroupId(group), held)
-            self.store.release_to_go_first(size_class, reversed(held[num_reached:]))
+            self.store.release_to_go_first(size_class, held[num_reached:])
             self.store.release(size_class, reversed(held[:num_reached]))
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:

@@ -235,7 +235,7 @@ class TestReach:
     def test_what_no_hit_reaches_is_evicted_before_what_is_older(self) -> None:
         pool = self.filled()
         x, y, z, zz = hashes("xyzz")
-        assert cached_names(pool, SMALL) == [z, zz, *reversed(hashes("ab")), y, x]
+        assert cached_names(pool, SMALL) == [zz, z, *reversed(hashes("ab")), y, x]
         check_integrity(pool)
 
     def test_it_still_shows_the_junction(self) -> None:
@@ -248,7 +248,7 @@ class TestReach:
         run(pool, 1, "xy")
         pool.forget(GroupId(1), pool.requests[Handle(1)].held[1])
         pool.free(Handle(1))
-        assert cached_names(pool, SMALL) == [*hashes("xy"), *reversed(hashes("ab"))]
+        assert cached_names(pool, SMALL) == [*reversed(hashes("xy")), *reversed(hashes("ab"))]
 
     def test_a_slab_of_such_blocks_alone_is_the_first_that_another_class_gets(self) -> None:
         pool = with_holder(Pool(slabs_of_128(num_slabs=3)))
