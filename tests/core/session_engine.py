@@ -8,19 +8,17 @@ from kvquarry_core.messages import Admission, AdmitRequest
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Row
-from kvquarry_core.relocation import EvacuateCheapest
 from tests.core.books import FindableRow
+from tests.core.leasing_engine import LeasingEngine
 from tests.core.memory import Key
-from tests.core.relocating_engine import RelocatingEngine
 
 
-class SessionEngine(RelocatingEngine):
+class SessionEngine(LeasingEngine):
     """Counts by itself who hit which checkpoint."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        relocation = EvacuateCheapest(most_bytes=1 << 40)
-        self.pool = Pool(plan, eviction=Superseding(), relocation=relocation, observer=self)
+        self.pool = Pool(plan, eviction=Superseding(), observer=self)
         self.num_outgrown = 0
         self._num_hits: Counter[FindableRow] = Counter()
         self._resumed: dict[tuple[Handle, KindId], BlockHash] = {}
