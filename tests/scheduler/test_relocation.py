@@ -26,14 +26,16 @@ def simulate(geometry: Geometry, memory_bytes: int, loop: Loop, folder: Path) ->
     return simulation
 
 
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-@pytest.mark.parametrize("memory_bytes", [150_000, 400_000])
+@pytest.mark.parametrize("memory_bytes", [150_000, 220_000])
 def test_content_follows_its_block(memory_bytes: int, loop: Loop, tmp_path: Path) -> None:
     simulation = simulate(MIXED, memory_bytes, loop, tmp_path)
     assert simulation.worker.num_moves > 10
     assert simulation.trace.hit_tokens > 0
 
 
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 def test_moves_without_copies_are_found(
     loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

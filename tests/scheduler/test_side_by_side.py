@@ -29,7 +29,7 @@ from tests.scheduler.cases import (
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.settings import SchedulerSettings
-from tests.scheduler.simulation import Loop, PoolFactory, Simulation
+from tests.scheduler.simulation import STEPPED, Loop, PoolFactory, Simulation
 from tests.scheduler.stock import EagerStock, StockPools
 from tests.scheduler.workload import Mix, make_script
 
@@ -135,6 +135,7 @@ def test_with_one_size_every_step_is_stocks(case: Case, loop: Loop, tmp_path: Pa
     assert ours.num_steps >= case.script.min_steps
 
 
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("case", CLOSE_CASES, ids=by_name)
 def test_with_one_size_hits_are_close_to_stocks(case: Case, tmp_path: Path) -> None:
     """Both loops together: a single run is too short to compare what eviction left."""
@@ -161,6 +162,7 @@ def test_with_room_for_all_every_step_is_stocks(case: Case, loop: Loop, tmp_path
     assert ours.num_steps >= case.script.min_steps
 
 
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 @pytest.mark.parametrize("case", TIGHT_CASES, ids=by_name)
 def test_a_tight_pool_of_states_and_attention_keeps_the_laws(
@@ -175,6 +177,17 @@ def test_a_tight_pool_of_states_and_attention_keeps_the_laws(
     assert ours.num_steps >= case.script.min_steps
 
 
+def test_a_decode_reserve_keeps_requests_running(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    case, pools = TIGHT_CASES[0], QuarryPools(MIXED, TIGHT_BYTES)
+    with_reserve = simulate(pools, STEPPED, case, tmp_path)
+    request.getfixturevalue("no_reserve")
+    without = simulate(pools, STEPPED, case, tmp_path)
+    assert 10 * with_reserve.trace.num_preemptions < without.trace.num_preemptions
+
+
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 @pytest.mark.parametrize("geometry", [ATTENTION, MIXED], ids=["attention", "mixed"])
 def test_deferred_frees_wait_for_steps_in_flight(

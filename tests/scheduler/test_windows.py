@@ -91,6 +91,7 @@ def test_with_one_size_and_little_room_every_step_is_stocks(
     assert ours.trace.num_preemptions > 0
 
 
+@pytest.mark.usefixtures("no_reserve")
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
 @pytest.mark.parametrize(
     ("geometry", "pool_bytes"),
