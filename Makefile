@@ -72,7 +72,7 @@ format: venv ## Bring the Python into its style
 	@$(BIN)/ruff format --quiet
 
 .PHONY: types
-types: venv ## mypy, strict, on service, tools and client
+types: venv ## mypy, strict, on all but the plug-in and the tests that drive vLLM
 	@$(BIN)/mypy
 
 .PHONY: contracts

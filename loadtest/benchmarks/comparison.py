@@ -68,10 +68,11 @@ def compare(
 
 def as_rows(comparison: Comparison) -> list[list[object]]:
     """For a table."""
+    no_ratio = (None, None, None)
     return [
         [
             *(comparison.shape, comparison.scenario, comparison.phase, name),
-            *(figures.p50_us, figures.p99_us, *(figures.ratio or [None] * 3)),
+            *(figures.p50_us, figures.p99_us, *(figures.ratio or no_ratio)),
             *(figures.exchanges, figures.client_cpu_us, figures.service_cpu_us),
         ]
         for name, figures in comparison.sides.items()

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from kvquarry_client.inproc import open_inproc, register_inproc_worker
-from kvquarry_client.shadow import Allocation, Shadow, ShadowSettings, Waiting
+from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
+from kvquarry_client.shadow import Shadow
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupKind, GroupSpec, make_plan

@@ -203,7 +203,7 @@ def test_a_retired_state_is_used_again_without_asking() -> None:
     quarry = engine(ahead_tokens=BLOCK)
     quarry.admit("a", 2 * BLOCK + 1)
     asked = quarry.ledger.num_exchanges
-    states = set()
+    states: set[object] = set()
     for num_tokens in range(2 * BLOCK + 2, 8 * BLOCK):
         quarry.shadow.begin_step()
         assert quarry.decode("a", num_tokens)

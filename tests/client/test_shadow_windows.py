@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvquarry_client.shadow import Allocation, Waiting
+from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_client.worth import worth_keeping
 from kvquarry_core.ids import NULL_BLOCK
 from kvquarry_core.plan import GroupKind, GroupSpec

@@ -121,7 +121,7 @@ def test_a_hit_names_the_rows_of_its_own_prefix_and_no_others(
         positions = reference.positions_read(spec, hit.num_tokens)
         ends = [(position + 1) * spec.block_tokens for position in positions]
         expected = [(number, names[end // plan.hash_tokens - 1]) for end in ends]
-        assert [names_of[number, first] for first in kind_hit.rows] == expected
+        assert [names_of[KindId(number), first] for first in kind_hit.rows] == expected
         assert kind_hit.num_tokens == hit.num_tokens
 
 
