@@ -49,7 +49,7 @@ class LastingStream:
         self._new_stream = new_stream
         self._target = target
         self._patience_s = patience_s
-        self._unread: deque[pool_pb2.Batch] = deque()
+        self._unread: deque[pool_pb2.AttachRequest] = deque()
         self._stream: BatchStream | None = None
         self._failure: Exception | None = None
         self._reading_since: float | None = None
@@ -73,7 +73,7 @@ class LastingStream:
         self._take_over(fresh)
         threading.Thread(target=self._keep, name="kvquarry-stream", daemon=True).start()
 
-    def send(self, batch: pool_pb2.Batch) -> None:
+    def send(self, batch: pool_pb2.AttachRequest) -> None:
         """Send a batch, now or when there is a connection; its result will be read later."""
         with self._changed:
             self._unread.append(batch)
@@ -118,7 +118,7 @@ class LastingStream:
 
     def _forget_until(self, number: int) -> None:
         with self._changed:
-            while self._unread and self._unread[0].number <= number:
+            while self._unread and self._unread[0].batch.number <= number:
                 self._unread.popleft()
 
     def _wait_for_another(self, broken: BatchStream, give_up_at: float) -> None:

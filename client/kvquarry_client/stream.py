@@ -38,9 +38,9 @@ class BatchStream:
         finally:
             deadline.cancel()
 
-    def send(self, batch: pool_pb2.Batch) -> None:
+    def send(self, batch: pool_pb2.AttachRequest) -> None:
         """Send a batch; its result will be read later."""
-        self._outbox.put(pool_pb2.AttachRequest(batch=batch))
+        self._outbox.put(batch)
 
     def read(self) -> pool_pb2.AttachResponse:
         """Wait for the next response.

@@ -4,6 +4,7 @@ Nowhere else in the client are a message's fields touched.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_client.errors import Nonsense, PlanMismatch, ServiceError
@@ -51,7 +52,9 @@ class BatchBuilder:
     """Gathers operations in order; neighbours of one sort share the columns of one message."""
 
     def __init__(self) -> None:
-        self._operations: list[pool_pb2.Operation] = []
+        self._message = pool_pb2.AttachRequest()
+        # Filled where they stand: a message that is put into another one is copied.
+        self._operations = self._message.batch.operations
         self._last_sort = ""
         #: How much work the batch is for the service: blocks, roughly.
         self.weight = 0
@@ -60,11 +63,14 @@ class BatchBuilder:
         """Operations, as the service counts them."""
         return len(self._operations)
 
-    def finish(self, number: int, *, quiet: bool) -> pool_pb2.Batch:
+    def finish(self, number: int, *, quiet: bool) -> pool_pb2.AttachRequest:
         """The batch so far; the builder starts anew."""
-        operations, self._operations = self._operations, []
+        message, self._message = self._message, pool_pb2.AttachRequest()
+        self._operations = self._message.batch.operations
         self._last_sort, self.weight = "", 0
-        return pool_pb2.Batch(number=number, operations=operations, quiet=quiet)
+        message.batch.number = number
+        message.batch.quiet = quiet
+        return message
 
     def ask(self, ask: Ask) -> None:
         """Add whatever has to be answered."""
@@ -72,19 +78,19 @@ class BatchBuilder:
             case AdmitRequest():
                 self._admit(ask)
             case GrowRequest():
-                self._last("").grow.MergeFrom(
-                    pool_pb2.Grow(handle=ask.handle, block_counts=ask.num_blocks)
-                )
+                grow = self._new().grow
+                grow.handle = ask.handle
+                grow.block_counts.extend(ask.num_blocks)
             case LeaseRequest():
-                self._last("").lease.MergeFrom(pool_pb2.Lease(block_counts=ask.num_blocks))
+                self._new().lease.block_counts.extend(ask.num_blocks)
             case AheadRequest():
-                self._last("").grant_ahead.MergeFrom(
-                    pool_pb2.GrantAhead(handles=ask.handles, block_counts=ask.num_blocks)
-                )
+                ahead = self._new().grant_ahead
+                ahead.handles.extend(ask.handles)
+                ahead.block_counts.extend(ask.num_blocks)
 
     def reset_cache(self) -> None:
         """Add a ResetCache."""
-        self._last("").reset_cache.SetInParent()
+        self._new().reset_cache.SetInParent()
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """Add a row to a Take."""
@@ -101,23 +107,26 @@ class BatchBuilder:
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add blocks to a GiveBack."""
         columns = self._last("give_back").give_back
-        columns.groups.extend([group] * len(blocks))
+        columns.groups.append(group)
+        columns.block_counts.append(len(blocks))
         columns.blocks.extend(blocks)
 
     def commit(self, rows: FullRows) -> None:
-        """Add rows to a Commit."""
-        columns, num_rows = self._last("commit").commit, len(rows.hashes)
-        columns.handles.extend([rows.handle] * num_rows)
-        columns.kinds.extend([rows.kind] * num_rows)
+        """Add a run of rows to a Commit."""
+        columns = self._last("commit").commit
+        columns.handles.append(rows.handle)
+        columns.kinds.append(rows.kind)
+        columns.row_counts.append(len(rows.hashes))
         columns.hashes.extend(rows.hashes)
         columns.blocks.extend(rows.blocks)
-        self.weight += num_rows
+        self.weight += len(rows.hashes)
 
     def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add blocks to a Drop."""
         columns = self._last("drop").drop
-        columns.handles.extend([handle] * len(blocks))
-        columns.groups.extend([group] * len(blocks))
+        columns.handles.append(handle)
+        columns.groups.append(group)
+        columns.block_counts.append(len(blocks))
         columns.blocks.extend(blocks)
 
     def free(self, handle: Handle) -> None:
@@ -127,41 +136,46 @@ class BatchBuilder:
 
     def begin_step(self) -> None:
         """Add a BeginStep."""
-        self._last("").begin_step.SetInParent()
+        self._new().begin_step.SetInParent()
 
     def compare_books(self, revision: int, digest: bytes) -> None:
         """Add a CompareBooks."""
-        self._last("").compare_books.MergeFrom(
-            pool_pb2.CompareBooks(revision=revision, digest=digest)
-        )
+        books = self._new().compare_books
+        books.revision = revision
+        books.digest = digest
 
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add a Forget."""
-        self._last("").forget.MergeFrom(pool_pb2.Forget(group=group, blocks=blocks))
+        forget = self._new().forget
+        forget.group = group
+        forget.blocks.extend(blocks)
 
     def _admit(self, request: AdmitRequest) -> None:
-        self._last("").admit.MergeFrom(
-            pool_pb2.Admit(
-                handle=request.handle,
-                hashes=request.hashes,
-                token_count=request.num_tokens,
-                max_hit_tokens=request.max_hit_tokens,
-                max_grant_tokens=request.max_grant_tokens,
-                lookahead_tokens=request.lookahead_tokens,
-                must_fit_tokens=request.must_fit_tokens,
-                keep_free_block_counts=request.keep_free_blocks,
-                states_are_leased=request.states_are_leased,
-                in_flight_tokens=request.in_flight_tokens,
-                encoder_tokens=request.encoder_tokens,
-            )
-        )
+        admit = self._new().admit
+        admit.handle = request.handle
+        admit.hashes.extend(request.hashes)
+        admit.token_count = request.num_tokens
+        admit.max_hit_tokens = request.max_hit_tokens
+        admit.max_grant_tokens = request.max_grant_tokens
+        admit.lookahead_tokens = request.lookahead_tokens
+        admit.must_fit_tokens = request.must_fit_tokens
+        admit.keep_free_block_counts.extend(request.keep_free_blocks)
+        admit.states_are_leased = request.states_are_leased
+        admit.in_flight_tokens = request.in_flight_tokens
+        admit.encoder_tokens = request.encoder_tokens
 
     def _last(self, sort: str) -> pool_pb2.Operation:
-        """The last operation if it is of this sort, else a new one; always new without a sort."""
-        if not sort or sort != self._last_sort:
-            self._operations.append(pool_pb2.Operation())
+        """The last operation if it is of this sort, else a new one."""
+        if sort != self._last_sort:
+            operation = self._new()
             self._last_sort = sort
+            return operation
         return self._operations[-1]
+
+    def _new(self) -> pool_pb2.Operation:
+        """A new operation that no later one joins."""
+        self._last_sort = ""
+        return self._operations.add()
 
 
 def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
@@ -343,4 +357,4 @@ def _refusal(refusal: pool_pb2.Refusal) -> Refusal:
 
 
 def _block_lists(lists: Iterable[pool_pb2.BlockList]) -> tuple[list[BlockId], ...]:
-    return tuple([BlockId(block) for block in one.blocks] for one in lists)
+    return tuple(cast("list[BlockId]", list(one.blocks)) for one in lists)

@@ -42,7 +42,8 @@ class EffectCounter:
             self._held[handle] += count
         self.totals["committed"] += len(commit.blocks)
         self.totals["dropped"] += len(drop.blocks)
-        self._held.subtract(drop.handles)
+        for handle, count in zip(drop.handles, drop.block_counts, strict=True):
+            self._held[handle] -= count
         self.totals["freed"] += len(operation.give_back.blocks)
         for handle in operation.free.handles:
             self.totals["freed"] += max(self._held.pop(handle, 0), 0)

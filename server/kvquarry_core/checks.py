@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows
 from kvquarry_core.plan import Plan
@@ -61,6 +61,14 @@ def check_group(plan: Plan, group: GroupId) -> None:
         )
 
 
+def check_kind(plan: Plan, kind: KindId) -> None:
+    """The kind exists."""
+    if not 0 <= kind < len(plan.kinds):
+        raise UsageError(
+            Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(plan.kinds) - 1}, not {kind}"
+        )
+
+
 def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
     """The group and its blocks exist; the null block is nobody's."""
     check_group(plan, group)
@@ -85,10 +93,7 @@ def check_ahead(request: AheadRequest) -> None:
 def check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> None:
     """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
     plan, kind = store.plan, rows.kind
-    if not 0 <= kind < len(plan.kinds):
-        raise UsageError(
-            Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(plan.kinds) - 1}, not {kind}"
-        )
+    check_kind(plan, kind)
     if not plan.spec_of_kind(kind).may_be_hit:
         raise UsageError(
             Reason.INVALID_ARGUMENT,

@@ -5,10 +5,10 @@ are checked, against the pool and against each other, before the first is applie
 """
 
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import assert_never
+from collections.abc import Sequence
+from typing import TypeVar, assert_never
 
 from kvquarry_core import checks
 from kvquarry_core.books import digest_of_pool
@@ -34,6 +34,7 @@ from kvquarry_server.operations import (
 )
 from kvquarry_server.outcomes import Answer, CacheReset
 
+_Item = TypeVar("_Item")
 _Unanswered = Take | Settle | GiveBack | Commit | Drop | Free | BeginStep | Forget | Unreadable
 
 
@@ -115,59 +116,47 @@ def _settle(pool: Pool, settle: Settle) -> None:
 
 
 def _give_back(pool: Pool, give_back: GiveBack) -> None:
-    _check_columns(give_back.groups, give_back.blocks)
+    _check_columns(give_back.groups, give_back.num_blocks)
+    runs = list(zip(give_back.groups, _runs(give_back.blocks, give_back.num_blocks), strict=True))
     returned: dict[GroupId, list[BlockId]] = {}
-    for group, block in zip(give_back.groups, give_back.blocks, strict=True):
-        returned.setdefault(group, []).append(block)
+    for group, blocks in runs:
+        returned.setdefault(group, []).extend(blocks)
     for group, blocks in returned.items():
         checks.check_blocks(pool.plan, group, blocks)
         pool.lease.check(group, blocks)
-    for group, block in zip(give_back.groups, give_back.blocks, strict=True):
-        pool.give_back(group, [block])
+    for group, blocks in runs:
+        pool.give_back(group, blocks)
 
 
 def _commit(pool: Pool, commit: Commit) -> None:
-    _check_columns(commit.handles, commit.kinds, commit.hashes)
+    _check_columns(commit.handles, commit.kinds, commit.num_rows)
     limits.check_hashes(commit.hashes)
-    pool.commit_rows(list(_full_rows(pool, commit)))
-
-
-def _full_rows(pool: Pool, commit: Commit) -> Iterator[FullRows]:
-    """Cut the columns where request or kind change; rows are as wide as their kind has groups."""
-    first_row = first_block = 0
-    for (handle, kind), rows in groupby(zip(commit.handles, commit.kinds, strict=True)):
-        if not 0 <= kind < len(pool.plan.kinds):
-            raise UsageError(
-                Reason.UNKNOWN_GROUP, f"kinds run from 0 to {len(pool.plan.kinds) - 1}, not {kind}"
-            )
-        end_row = first_row + len(list(rows))
-        end_block = first_block + (end_row - first_row) * len(pool.plan.kinds[kind])
-        hashes, blocks = commit.hashes[first_row:end_row], commit.blocks[first_block:end_block]
-        yield FullRows(handle, kind, hashes, blocks)
-        first_row, first_block = end_row, end_block
-    if first_block != len(commit.blocks):
-        raise UsageError(
-            Reason.INVALID_ARGUMENT,
-            f"the rows of these kinds have {first_block} blocks, not {len(commit.blocks)}",
-        )
+    for kind in commit.kinds:
+        checks.check_kind(pool.plan, kind)
+    widths = [len(pool.plan.kinds[kind]) for kind in commit.kinds]
+    hashes = _runs(commit.hashes, commit.num_rows)
+    blocks = _runs(commit.blocks, list(map(operator.mul, commit.num_rows, widths)))
+    pool.commit_rows(list(map(FullRows, commit.handles, commit.kinds, hashes, blocks)))
 
 
 def _drop(pool: Pool, drop: Drop) -> None:
-    _check_columns(drop.handles, drop.groups, drop.blocks)
-    rows = list(zip(drop.handles, drop.groups, drop.blocks, strict=True))
-    # Counted once: to look through a long request's blocks for each of them takes quadratic time.
-    counted: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
-    for (handle, group, block), num_times in Counter(rows).items():
+    _check_columns(drop.handles, drop.groups, drop.num_blocks)
+    runs = list(zip(drop.handles, drop.groups, _runs(drop.blocks, drop.num_blocks), strict=True))
+    dropped: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
+    for handle, group, blocks in runs:
+        dropped.setdefault((handle, group), Counter()).update(blocks)
+    for (handle, group), counted in dropped.items():
         held = _record(pool, handle).held
         checks.check_group(pool.plan, group)
-        if (handle, group) not in counted:
-            counted[handle, group] = Counter(held[group])
-        if counted[handle, group][block] < num_times:
+        # Counted once: to look through a long request's blocks for each takes quadratic time.
+        missing = counted - Counter(held[group])
+        if missing:
             raise UsageError(
-                Reason.NOT_HELD, f"request {handle} does not hold block {block} in group {group}"
+                Reason.NOT_HELD,
+                f"request {handle} does not hold block {min(missing)} in group {group}",
             )
-    for (handle, group), run in itertools.groupby(rows, key=lambda row: row[:2]):
-        pool.drop_blocks(handle, group, [block for _, _, block in run])
+    for handle, group, blocks in runs:
+        pool.drop_blocks(handle, group, blocks)
 
 
 def _free(pool: Pool, free: Free) -> None:
@@ -185,6 +174,19 @@ def _compare(pool: Pool, books: CompareBooks) -> None:
             Reason.BOOKS_DIFFER,
             "client and pool do not agree on who holds what: one of them has a bug",
         )
+
+
+def _runs(column: list[_Item], lengths: Sequence[int]) -> list[list[_Item]]:
+    """Cut a column into its runs, which fill it exactly."""
+    ends = list(itertools.accumulate(lengths))
+    if (ends[-1] if ends else 0) != len(column):
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"the runs of a column have {sum(lengths)} entries, not {len(column)}",
+        )
+    if len(ends) == 1:
+        return [column]
+    return [column[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
 def _check_columns(*columns: Sequence[object]) -> None:

@@ -1,6 +1,7 @@
 """What a batch asks for, one class per operation of the wire.
 
-Columns of equal length belong together: entry ``i`` of each is one row.
+Columns of equal length belong together. Entry ``i`` of each is one row, or, where there is a column
+of counts, one run: so many of the blocks (or rows), which stand one after another in their column.
 """
 
 from dataclasses import dataclass
@@ -30,15 +31,17 @@ class GiveBack:
     """Return leased states."""
 
     groups: list[GroupId]
+    num_blocks: list[int]
     blocks: list[BlockId]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Blocks are full. ``blocks`` holds the rows one after another, one block per member group."""
+    """Blocks are full. A row has one hash, and one block per member group of its kind."""
 
     handles: list[Handle]
     kinds: list[KindId]
+    num_rows: list[int]
     hashes: list[BlockHash]
     blocks: list[BlockId]
 
@@ -49,6 +52,7 @@ class Drop:
 
     handles: list[Handle]
     groups: list[GroupId]
+    num_blocks: list[int]
     blocks: list[BlockId]
 
 

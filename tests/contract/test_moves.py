@@ -57,9 +57,9 @@ def test_a_pool_with_holes_moves_blocks_for_a_state_and_says_so() -> None:
         grant = stream.exchange(pool_pb2.Operation(admit=admit)).answers[0].admission.grant
         blocks = list(grant.blocks[ATTENTION].blocks)
         leaving = [block for block in blocks if block % geometry.blocks_per_slab]
-        drop = pool_pb2.Drop(handles=[1], groups=[ATTENTION], blocks=leaving)
-        drop.handles.extend([1] * (len(leaving) - 1))
-        drop.groups.extend([ATTENTION] * (len(leaving) - 1))
+        drop = pool_pb2.Drop(
+            handles=[1], groups=[ATTENTION], block_counts=[len(leaving)], blocks=leaving
+        )
         stream.exchange(
             take(1, ATTENTION, len(blocks)), pool_pb2.Operation(drop=drop), begin_step()
         )

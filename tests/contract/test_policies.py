@@ -24,7 +24,7 @@ def block_after_a_hole(placement: str) -> tuple[int, list[int], list[int]]:
         second = stream.exchange(admit(2, 4)).answers[0].admission.grant
         ones, twos = (list(grant.blocks[ATTENTION].blocks) for grant in (first, second))
         drop = pool_pb2.Operation(
-            drop=pool_pb2.Drop(handles=[1], groups=[ATTENTION], blocks=[ones[0]])
+            drop=pool_pb2.Drop(handles=[1], groups=[ATTENTION], block_counts=[1], blocks=[ones[0]])
         )
         grow = pool_pb2.Operation(grow=pool_pb2.Grow(handle=2, block_counts=[1, 0]))
         result = stream.exchange(take(1, ATTENTION, len(ones)), drop, grow)

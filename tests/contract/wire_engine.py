@@ -230,7 +230,9 @@ def take(handle: int, group: int, block_count: int) -> pool_pb2.Operation:
 
 def commit(handle: int, kind: int, block_hash: bytes, *row: int) -> pool_pb2.Operation:
     return pool_pb2.Operation(
-        commit=pool_pb2.Commit(handles=[handle], kinds=[kind], hashes=[block_hash], blocks=row)
+        commit=pool_pb2.Commit(
+            handles=[handle], kinds=[kind], row_counts=[1], hashes=[block_hash], blocks=row
+        )
     )
 
 

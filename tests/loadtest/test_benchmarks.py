@@ -102,13 +102,15 @@ def test_columns_count_by_block_and_a_free_counts_what_was_still_held() -> None:
             pool_pb2.Operation(
                 take=pool_pb2.Take(handles=[7, 7], groups=[0, 1], block_counts=[3, 2])
             ),
-            pool_pb2.Operation(drop=pool_pb2.Drop(handles=[7], groups=[0], blocks=[11])),
+            pool_pb2.Operation(
+                drop=pool_pb2.Drop(handles=[7], groups=[0], block_counts=[2], blocks=[11, 12])
+            ),
             pool_pb2.Operation(free=pool_pb2.Free(handles=[7])),
             pool_pb2.Operation(free=pool_pb2.Free(handles=[8])),
         ]
     )
-    assert counter.add(batch, None) == 5 + 1 + 4
-    assert counter.totals == {"taken": 5, "committed": 0, "dropped": 1, "freed": 4}
+    assert counter.add(batch, None) == 5 + 2 + 3
+    assert counter.totals == {"taken": 5, "committed": 0, "dropped": 2, "freed": 3}
 
 
 def test_a_percentile_is_a_sample_and_a_spread_has_its_ends() -> None:

@@ -86,7 +86,7 @@ class HostileEngine:
         group = self._group()
         leased = sorted(self._pool.lease.blocks[group] if group in range(3) else ())
         blocks = [BlockId(self._odd(self._random.choice(leased or [1])))]
-        return GiveBack([group], self._maybe_short(blocks))
+        return GiveBack([group], [1], self._maybe_short(blocks))
 
     def _take(self) -> Take:
         rows = []
@@ -116,14 +116,14 @@ class HostileEngine:
             for group in members:
                 held = self._of(handle, group, "held")
                 blocks.append(BlockId(self._odd(held[position] if num_held else 1)))
-        return Commit(handles, kinds, hashes, self._maybe_short(blocks))
+        return Commit(handles, kinds, [1] * len(kinds), hashes, self._maybe_short(blocks))
 
     def _drop(self) -> Drop:
         handle, group = self._handle(), self._group()
         held = self._of(handle, group, "held")
         block = BlockId(self._odd(self._random.choice(held) if held else 1))
         times = self._random.randrange(1, 3)
-        return Drop([handle] * times, [group] * times, self._maybe_short([block] * times))
+        return Drop([handle], [group], [self._odd(times)], self._maybe_short([block] * times))
 
     def _settle(self) -> Settle:
         return Settle([self._handle(), self._handle()])

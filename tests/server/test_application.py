@@ -17,6 +17,7 @@ from tests.server.snapshot import snapshot
 
 ONE, TWO, NOBODY = Handle(1), Handle(2), Handle(9)
 FIRST, SECOND, LOST = GroupId(0), GroupId(1), GroupId(7)
+HUGE = (1 << 32) - 1
 X, Y = BlockHash(b"x"), BlockHash(b"y")
 
 
@@ -80,27 +81,37 @@ def test_free_knows_all_requests_or_frees_none(pool: Pool) -> None:
 
 def test_drop_finds_all_blocks_or_drops_none(pool: Pool) -> None:
     mine, theirs = held(pool, ONE, FIRST)[0], held(pool, TWO, FIRST)[0]
-    groups = [FIRST, FIRST]
-    assert_refused(pool, Drop([ONE, ONE], groups, [mine, theirs]), Reason.NOT_HELD)
-    assert_refused(pool, Drop([ONE, ONE], groups, [mine, mine]), Reason.NOT_HELD)
-    assert_refused(pool, Drop([ONE, ONE], [FIRST, LOST], [mine, mine]), Reason.UNKNOWN_GROUP)
-    assert_refused(pool, Drop([ONE], groups, [mine, theirs]), Reason.INVALID_ARGUMENT)
-    apply_operation(pool, Drop([ONE, TWO], groups, [mine, theirs]))
+    groups, lost = [FIRST, FIRST], [FIRST, LOST]
+    for drop, reason in (
+        (Drop([ONE, ONE], groups, [1, 1], [mine, theirs]), Reason.NOT_HELD),
+        (Drop([ONE, ONE], groups, [1, 1], [mine, mine]), Reason.NOT_HELD),
+        (Drop([ONE], [FIRST], [2], [mine, mine]), Reason.NOT_HELD),
+        (Drop([ONE, ONE], lost, [1, 1], [mine, mine]), Reason.UNKNOWN_GROUP),
+        (Drop([ONE], groups, [1, 1], [mine, theirs]), Reason.INVALID_ARGUMENT),
+        (Drop([ONE, TWO], groups, [1, 2], [mine, theirs]), Reason.INVALID_ARGUMENT),
+        (Drop([], [], [], [mine]), Reason.INVALID_ARGUMENT),
+    ):
+        assert_refused(pool, drop, reason)
+    apply_operation(pool, Drop([ONE, TWO], groups, [1, 1], [mine, theirs]))
     assert mine not in held(pool, ONE, FIRST)
 
 
 def test_commit_accepts_all_rows_or_none(pool: Pool) -> None:
-    good, shared, kinds = row(pool, ONE, 0), row(pool, TWO, 0), [KindId(0), KindId(0)]
+    good, shared = row(pool, ONE, 0), row(pool, TWO, 0)
+    kinds, once = [KindId(0), KindId(0)], [1, 1]
     for commit, reason in (
-        (Commit([ONE, NOBODY], kinds, [X, Y], good + shared), Reason.UNKNOWN_REQUEST),
-        (Commit([ONE, ONE], kinds, [X, Y], good + good), Reason.ALREADY_COMMITTED),
-        (Commit([ONE, ONE], kinds, [X, Y], good), Reason.INVALID_ARGUMENT),
-        (Commit([ONE, ONE], kinds, [X], good + shared), Reason.INVALID_ARGUMENT),
-        (Commit([ONE, ONE], [KindId(0), KindId(5)], [X, Y], good), Reason.UNKNOWN_GROUP),
-        (Commit([ONE, ONE], kinds, [X, Y], [*good, *[BlockId(0)] * 2]), Reason.UNKNOWN_BLOCK),
+        (Commit([ONE, NOBODY], kinds, once, [X, Y], good + shared), Reason.UNKNOWN_REQUEST),
+        (Commit([ONE, ONE], kinds, once, [X, Y], good + good), Reason.ALREADY_COMMITTED),
+        (Commit([ONE], [KindId(0)], [2], [X, Y], good + good), Reason.ALREADY_COMMITTED),
+        (Commit([ONE, ONE], kinds, once, [X, Y], good), Reason.INVALID_ARGUMENT),
+        (Commit([ONE, ONE], kinds, once, [X], good + shared), Reason.INVALID_ARGUMENT),
+        (Commit([ONE, ONE], kinds, [1], [X, Y], good + shared), Reason.INVALID_ARGUMENT),
+        (Commit([ONE, ONE], kinds, [1, HUGE], [X, Y], good + shared), Reason.INVALID_ARGUMENT),
+        (Commit([ONE, ONE], [KindId(0), KindId(5)], once, [X, Y], good), Reason.UNKNOWN_GROUP),
+        (Commit([ONE, ONE], kinds, once, [X, Y], [*good, *[BlockId(0)] * 2]), Reason.UNKNOWN_BLOCK),
     ):
         assert_refused(pool, commit, reason)
-    apply_operation(pool, Commit([ONE, TWO], kinds, [X, Y], good + shared))
+    apply_operation(pool, Commit([ONE, TWO], kinds, once, [X, Y], good + shared))
     assert pool.totals.commits == 2
 
 
@@ -109,7 +120,7 @@ def test_an_operation_nobody_knows_is_refused(pool: Pool) -> None:
 
 
 def test_a_hash_of_any_length_is_not_kept(pool: Pool) -> None:
-    commit = Commit([ONE], [KindId(0)], [BlockHash(b"x" * 65)], row(pool, ONE, 0))
+    commit = Commit([ONE], [KindId(0)], [1], [BlockHash(b"x" * 65)], row(pool, ONE, 0))
     assert_refused(pool, commit, Reason.INVALID_ARGUMENT)
 
 
@@ -123,7 +134,7 @@ def test_dropping_a_long_request_takes_linear_time() -> None:
     pool.admit(AdmitRequest(ONE, (), 20_000, 0, 20_000))
     blocks = list(pool.take(ONE, FIRST, 20_000))
     # The blocks of a mistake are all looked for, and none is dropped.
-    drop = Drop([ONE] * 20_001, [FIRST] * 20_001, [*blocks, BlockId(20_050)])
+    drop = Drop([ONE], [FIRST], [20_001], [*blocks, BlockId(20_050)])
     start = time.perf_counter()
     with pytest.raises(UsageError):
         apply_operation(pool, drop)

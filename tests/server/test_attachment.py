@@ -144,8 +144,7 @@ def test_what_becomes_unfindable_flows_back_with_the_same_answer() -> None:
     blocks = attachment.pool.requests[ONE].held
     a, b = BlockHash(b"a"), BlockHash(b"b")
     rows = [blocks[0][0], blocks[1][0], blocks[0][1], blocks[1][1], blocks[2][0]]
-    kinds = [ATTENTION, ATTENTION, STATES]
-    apply(attachment, Commit([ONE] * 3, kinds, [a, b, b], rows), Free([ONE]))
+    apply(attachment, Commit([ONE] * 2, [ATTENTION, STATES], [2, 1], [a, b, b], rows), Free([ONE]))
     evicting = apply(attachment, admit(TWO, num_tokens=4 * 20))
     assert sorted(evicting.evictions, key=lambda eviction: eviction.kind) == [
         Eviction(ATTENTION, (b, a)),
@@ -160,7 +159,7 @@ def with_three_evictions(attachment: Attachment) -> BatchOutcome:
     blocks = attachment.pool.requests[ONE].held
     names = [BlockHash(b"a"), BlockHash(b"b"), BlockHash(b"c")]
     rows = [block for position in zip(blocks[0], blocks[1], strict=True) for block in position]
-    apply(attachment, Commit([ONE] * 3, [ATTENTION] * 3, names, rows), Free([ONE]))
+    apply(attachment, Commit([ONE], [ATTENTION], [3], names, rows), Free([ONE]))
     return attachment.apply(Batch(attachment.last_batch_number + 1, [ResetCache()], is_quiet=True))
 
 

@@ -66,8 +66,8 @@ OPERATIONS = [
         AheadRequest([1, 2], [3, 4]),  # type: ignore[list-item]
     ),
     (
-        WIRE(give_back=pool_pb2.GiveBack(groups=[1, 2], blocks=[3, 4])),
-        GiveBack([1, 2], [3, 4]),  # type: ignore[list-item]
+        WIRE(give_back=pool_pb2.GiveBack(groups=[1, 2], block_counts=[1, 1], blocks=[3, 4])),
+        GiveBack([1, 2], [1, 1], [3, 4]),  # type: ignore[list-item]
     ),
     (
         WIRE(take=pool_pb2.Take(handles=[1, 2], groups=[3, 4], block_counts=[5, 6])),
@@ -75,12 +75,16 @@ OPERATIONS = [
     ),
     (WIRE(settle=pool_pb2.Settle(handles=[1, 2])), Settle([1, 2])),  # type: ignore[list-item]
     (
-        WIRE(commit=pool_pb2.Commit(handles=[1], kinds=[2], hashes=[b"c"], blocks=[3, 4])),
-        Commit([1], [2], [b"c"], [3, 4]),  # type: ignore[list-item]
+        WIRE(
+            commit=pool_pb2.Commit(
+                handles=[1], kinds=[2], row_counts=[1], hashes=[b"c"], blocks=[3, 4]
+            )
+        ),
+        Commit([1], [2], [1], [b"c"], [3, 4]),  # type: ignore[list-item]
     ),
     (
-        WIRE(drop=pool_pb2.Drop(handles=[1], groups=[2], blocks=[3])),
-        Drop([1], [2], [3]),  # type: ignore[list-item]
+        WIRE(drop=pool_pb2.Drop(handles=[1], groups=[2], block_counts=[1], blocks=[3])),
+        Drop([1], [2], [1], [3]),  # type: ignore[list-item]
     ),
     (WIRE(free=pool_pb2.Free(handles=[1])), Free([1])),  # type: ignore[list-item]
     (WIRE(begin_step=pool_pb2.BeginStep()), BeginStep()),

@@ -82,8 +82,8 @@ def cached_prompt(registry: Registry) -> Attachment:
         attachment,
         2,
         Take([ONE] * 3, [GroupId(0), GroupId(1), GroupId(2)], [len(row) for row in rows]),
-        Commit([ONE] * 2, [KindId(0)] * 2, list(PROMPT), columns),
-        Commit([ONE], [KindId(1)], [PROMPT[1]], rows[2][:1]),
+        Commit([ONE], [KindId(0)], [2], list(PROMPT), columns),
+        Commit([ONE], [KindId(1)], [1], [PROMPT[1]], rows[2][:1]),
         Free([ONE]),
         BeginStep(),
     )

@@ -69,7 +69,9 @@ def _ahead(message: pool_pb2.Operation) -> AheadRequest:
 def _give_back(message: pool_pb2.Operation) -> GiveBack:
     give_back = message.give_back
     return GiveBack(
-        cast("list[GroupId]", list(give_back.groups)), cast("list[BlockId]", list(give_back.blocks))
+        cast("list[GroupId]", list(give_back.groups)),
+        list(give_back.block_counts),
+        cast("list[BlockId]", list(give_back.blocks)),
     )
 
 
@@ -95,6 +97,7 @@ def _commit(message: pool_pb2.Operation) -> Commit:
     return Commit(
         cast("list[Handle]", list(commit.handles)),
         cast("list[KindId]", list(commit.kinds)),
+        list(commit.row_counts),
         cast("list[BlockHash]", list(commit.hashes)),
         cast("list[BlockId]", list(commit.blocks)),
     )
@@ -105,6 +108,7 @@ def _drop(message: pool_pb2.Operation) -> Drop:
     return Drop(
         cast("list[Handle]", list(drop.handles)),
         cast("list[GroupId]", list(drop.groups)),
+        list(drop.block_counts),
         cast("list[BlockId]", list(drop.blocks)),
     )
 

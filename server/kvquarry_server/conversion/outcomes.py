@@ -1,6 +1,7 @@
 """Answers to batches, and usage, to the wire."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockId
@@ -8,7 +9,10 @@ from kvquarry_core.messages import Admission, AheadGrant, Grant, Refusal, Refusa
 from kvquarry_core.relocation import Move
 from kvquarry_core.usage import PoolUsage
 from kvquarry_server.errors import WireError
-from kvquarry_server.outcomes import Answer, BatchOutcome, CacheReset, Eviction
+from kvquarry_server.outcomes import Answer, BatchOutcome, CacheReset
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
 _WIRE_CAUSE_OF = {
     RefusalCause.SHORTAGE: pool_pb2.REFUSAL_CAUSE_SHORTAGE,
@@ -20,65 +24,90 @@ _MOST_COUNTED = (1 << 32) - 1
 
 
 def outcome_to_wire(boot_id: str, outcome: BatchOutcome) -> pool_pb2.AttachResponse:
-    """The answer to a batch."""
-    result = pool_pb2.BatchResult(
-        number=outcome.number,
-        answers=[_answer(answer) for answer in outcome.answers],
-        error=None if outcome.error is None else _error(outcome.error),
-        evictions=[_eviction(eviction) for eviction in outcome.evictions],
-        usage=None if outcome.usage is None else usage_to_wire(outcome.usage),
-    )
-    return pool_pb2.AttachResponse(boot_id=boot_id, revision=outcome.revision, result=result)
+    """The answer to a batch.
+
+    Filled from the outside in: a message that is put into another one is copied.
+    """
+    response = pool_pb2.AttachResponse(boot_id=boot_id, revision=outcome.revision)
+    result = response.result
+    result.number = outcome.number
+    for answer in outcome.answers:
+        _fill_answer(result.answers.add(), answer)
+    if outcome.error is not None:
+        result.error.MergeFrom(_error(outcome.error))
+    for eviction in outcome.evictions:
+        result.evictions.add(kind=eviction.kind, hashes=eviction.hashes)
+    if outcome.usage is not None:
+        _fill_usage(result.usage, outcome.usage)
+    return response
 
 
 def usage_to_wire(usage: PoolUsage) -> pool_pb2.PoolUsage:
     """Where a pool's blocks are."""
-    return pool_pb2.PoolUsage(
-        size_classes=[
-            pool_pb2.ClassUsage(
-                free_block_count=one.free,
-                cached_block_count=one.cached,
-                active_block_count=one.active,
-                granted_block_count=one.granted,
-            )
-            for one in usage.classes
-        ],
-        unassigned_slab_count=usage.unassigned_slabs,
-        used_size_bytes=usage.used_bytes,
-        usable_size_bytes=usage.usable_bytes,
-    )
+    message = pool_pb2.PoolUsage()
+    _fill_usage(message, usage)
+    return message
 
 
-def _answer(answer: Answer) -> pool_pb2.Answer:
+def _fill_usage(message: pool_pb2.PoolUsage, usage: PoolUsage) -> None:
+    for one in usage.classes:
+        message.size_classes.add(
+            free_block_count=one.free,
+            cached_block_count=one.cached,
+            active_block_count=one.active,
+            granted_block_count=one.granted,
+        )
+    message.unassigned_slab_count = usage.unassigned_slabs
+    message.used_size_bytes = usage.used_bytes
+    message.usable_size_bytes = usage.usable_bytes
+
+
+def _fill_answer(message: pool_pb2.Answer, answer: Answer) -> None:
     match answer:
         case Admission():
-            return pool_pb2.Answer(admission=_admission(answer))
+            _fill_admission(message.admission, answer)
         case Grant():
-            return pool_pb2.Answer(grant=_grant(answer))
+            _fill_grant(message.grant, answer)
         case AheadGrant():
-            grants = [_grant(grant) for grant in answer.grants]
-            return pool_pb2.Answer(ahead=pool_pb2.AheadGrant(grants=grants))
+            message.ahead.SetInParent()
+            for grant in answer.grants:
+                _fill_grant(message.ahead.grants.add(), grant)
         case Refusal():
-            return pool_pb2.Answer(refusal=_refusal(answer))
+            _fill_refusal(message.refusal, answer)
         case CacheReset():
-            return pool_pb2.Answer(reset_cache=pool_pb2.ResetCacheAnswer(done=answer.is_done))
+            message.reset_cache.done = answer.is_done
+            message.reset_cache.SetInParent()
 
 
-def _admission(admission: Admission) -> pool_pb2.Admission:
-    return pool_pb2.Admission(
-        hit_tokens=admission.hit_tokens,
-        longest_tokens=admission.longest_tokens,
-        hit_blocks=_block_lists(admission.hit_blocks),
-        grant=_grant(admission.grant),
-    )
+def _fill_admission(message: pool_pb2.Admission, admission: Admission) -> None:
+    message.hit_tokens = admission.hit_tokens
+    message.longest_tokens = admission.longest_tokens
+    _fill_lists(message.hit_blocks, admission.hit_blocks)
+    _fill_grant(message.grant, admission.grant)
 
 
-def _grant(grant: Grant) -> pool_pb2.Grant:
-    return pool_pb2.Grant(
-        blocks=_block_lists(grant.blocks),
-        dirty=_block_lists(grant.dirty),
-        moves=_moves(grant.moves) if grant.moves else None,
-    )
+def _fill_grant(message: pool_pb2.Grant, grant: Grant) -> None:
+    message.SetInParent()
+    _fill_lists(message.blocks, grant.blocks)
+    _fill_lists(message.dirty, grant.dirty)
+    if grant.moves:
+        message.moves.MergeFrom(_moves(grant.moves))
+
+
+def _fill_lists(
+    lists: "RepeatedCompositeFieldContainer[pool_pb2.BlockList]",
+    columns: Iterable[Sequence[BlockId]],
+) -> None:
+    for blocks in columns:
+        lists.add().blocks.extend(blocks)
+
+
+def _fill_refusal(message: pool_pb2.Refusal, refusal: Refusal) -> None:
+    message.cause = _WIRE_CAUSE_OF[refusal.cause]
+    message.hit_tokens = refusal.hit_tokens
+    message.longest_tokens = refusal.longest_tokens
+    message.wanted_block_counts.extend(min(one, _MOST_COUNTED) for one in refusal.wanted_blocks)
+    message.available_block_counts.extend(refusal.available_blocks)
 
 
 def _moves(moves: Sequence[Move]) -> pool_pb2.Moves:
@@ -87,24 +116,6 @@ def _moves(moves: Sequence[Move]) -> pool_pb2.Moves:
         sources=[move.source for move in moves],
         targets=[move.target for move in moves],
     )
-
-
-def _refusal(refusal: Refusal) -> pool_pb2.Refusal:
-    return pool_pb2.Refusal(
-        cause=_WIRE_CAUSE_OF[refusal.cause],
-        hit_tokens=refusal.hit_tokens,
-        longest_tokens=refusal.longest_tokens,
-        wanted_block_counts=[min(count, _MOST_COUNTED) for count in refusal.wanted_blocks],
-        available_block_counts=refusal.available_blocks,
-    )
-
-
-def _block_lists(lists: Iterable[Sequence[BlockId]]) -> list[pool_pb2.BlockList]:
-    return [pool_pb2.BlockList(blocks=blocks) for blocks in lists]
-
-
-def _eviction(eviction: Eviction) -> pool_pb2.Eviction:
-    return pool_pb2.Eviction(kind=eviction.kind, hashes=eviction.hashes)
 
 
 def _error(error: WireError) -> pool_pb2.Error:

@@ -181,12 +181,14 @@ class GrantAhead(_message.Message):
     def __init__(self, handles: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GiveBack(_message.Message):
-    __slots__ = ("groups", "blocks")
+    __slots__ = ("groups", "block_counts", "blocks")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, groups: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Take(_message.Message):
     __slots__ = ("handles", "groups", "block_counts")
@@ -205,26 +207,30 @@ class Settle(_message.Message):
     def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("handles", "kinds", "hashes", "blocks")
+    __slots__ = ("handles", "kinds", "row_counts", "hashes", "blocks")
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNTS_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     handles: _containers.RepeatedScalarFieldContainer[int]
     kinds: _containers.RepeatedScalarFieldContainer[int]
+    row_counts: _containers.RepeatedScalarFieldContainer[int]
     hashes: _containers.RepeatedScalarFieldContainer[bytes]
     blocks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, handles: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., hashes: _Optional[_Iterable[bytes]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., row_counts: _Optional[_Iterable[int]] = ..., hashes: _Optional[_Iterable[bytes]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Drop(_message.Message):
-    __slots__ = ("handles", "groups", "blocks")
+    __slots__ = ("handles", "groups", "block_counts", "blocks")
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     handles: _containers.RepeatedScalarFieldContainer[int]
     groups: _containers.RepeatedScalarFieldContainer[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
     blocks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, handles: _Optional[_Iterable[int]] = ..., groups: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., groups: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Free(_message.Message):
     __slots__ = ("handles",)
