@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, KindId
+from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows
 from kvquarry_core.plan import Plan
@@ -81,6 +81,15 @@ def check_blocks(plan: Plan, group: GroupId, blocks: Sequence[BlockId]) -> None:
             )
 
 
+def check_granted(handle: Handle, group: GroupId, num_granted: int, num_blocks: int) -> None:
+    """Nobody takes more than was granted."""
+    if not 0 <= num_blocks <= num_granted:
+        raise UsageError(
+            Reason.NOT_GRANTED,
+            f"request {handle} has {num_granted} granted blocks in group {group}, not {num_blocks}",
+        )
+
+
 def check_ahead(request: AheadRequest) -> None:
     """One count of at least 0 per request, and something to grant it from."""
     if len(request.handles) != len(request.num_blocks) or min(request.num_blocks, default=0) < 0:
@@ -135,7 +144,7 @@ def _check_each(
             raise UsageError(
                 Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
             )
-        if store.is_hashed(size_class, block):
+        if store.contents.is_hashed(size_class, block):
             raise UsageError(
                 Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
             )

@@ -6,15 +6,15 @@ this step stay where they are: whoever got them has written their ids down.
 """
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.lease import Lease
 from kvquarry_core.relocation import Candidate, Move, Relocation
-from kvquarry_core.requests import RequestRecord
 from kvquarry_core.room import Room
+from kvquarry_core.running import RunningRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,17 @@ _Targets = Sequence[Mapping[BlockId, BlockId]]
 class Evacuator:
     """Makes room for one demand after the other by moving blocks together."""
 
-    def __init__(self, store: BlockStore, lease: Lease, policy: Relocation | None) -> None:
+    def __init__(
+        self,
+        store: BlockStore,
+        lease: Lease,
+        requests: RunningRequests,
+        policy: Relocation | None,
+    ) -> None:
         self._plan = store.plan
         self._store = store
         self._lease = lease
+        self._requests = requests
         self._policy = policy
         # Slabs with blocks handed out in this step; the null blocks' never moves.
         self._pinned: set[SlabId] = set()
@@ -85,12 +92,10 @@ class Evacuator:
         chosen = self._policy.choose(candidates, num_lacking)
         return Evacuation(chosen, demand) if len(chosen) >= num_lacking else NO_EVACUATION
 
-    def clear(self, evacuation: Evacuation, records: Iterable[RequestRecord]) -> tuple[Move, ...]:
+    def clear(self, evacuation: Evacuation) -> tuple[Move, ...]:
         """Move what is used in these slabs elsewhere; they are unassigned afterwards.
 
-        Args:
-            evacuation: What :meth:`plan` found.
-            records: Whoever may hold the blocks.
+        Whoever holds the blocks, requests and the lease, holds them by their new ids then.
         """
         if not evacuation:
             return ()
@@ -98,7 +103,7 @@ class Evacuator:
         targets: list[dict[BlockId, BlockId]] = [{} for _ in self._plan.classes]
         for one in evacuation.slabs:
             targets[one.owner] |= self._clear(one, leaving)
-        for record in records:
+        for record in self._requests.values():
             for columns in (record.held, record.granted):
                 self._rename(columns, targets)
         for group, blocks in enumerate(self._lease.blocks):
@@ -131,15 +136,27 @@ class Evacuator:
     def _clear(self, one: Candidate, leaving: set[SlabId]) -> dict[BlockId, BlockId]:
         """Where each used block of a slab went."""
         slabs, size_class = self._store.slabs, one.owner
-        self._store.evict_all(size_class, self._store.cached_in(size_class, one.slab))
+        self._store.evict_all(size_class, self._store.cache.cached_in(size_class, one.slab))
         free = set(slabs.free_blocks(one.slab))
         moved = {}
         for source in slabs.blocks_of(size_class, one.slab):
             if source not in free:
-                hole = self._store.hole_beside_used(size_class, leaving)
+                hole = self._hole(size_class, leaving)
                 assert hole is not None, f"class {size_class} has no hole for block {source}"
                 moved[source] = self._store.move(size_class, source, hole)
         return moved
+
+    def _hole(self, size_class: ClassId, leaving: Container[SlabId]) -> SlabId | None:
+        """A slab in use with a free block, made by evicting one if need be; None for none."""
+        slabs, cache = self._store.slabs, self._store.cache
+        partial = slabs.partial(size_class)
+        slab = min((slab for slab in partial if slab not in leaving), default=None)
+        if slab is None:
+            victim = cache.oldest_beside_used(size_class, leaving)
+            if victim is not None:
+                self._store.evict_all(size_class, (victim,))
+                slab = slabs.slab_of(size_class, victim)
+        return slab
 
     def _rename(self, columns: Sequence[list[BlockId]], targets: _Targets) -> None:
         for group, blocks in enumerate(columns):

@@ -64,7 +64,7 @@ def _check_every_block_is_one_thing(
     carved = [SlabId(i) for i in range(pool.plan.num_slabs) if slabs.owner(SlabId(i)) == size_class]
     states: Counter[BlockId] = Counter(set(references))
     states.update(granted)
-    states.update(pool.store.by_age(size_class))
+    states.update(pool.store.cache.by_age(size_class))
     for slab in carved:
         free = slabs.free_blocks(slab)
         if len(free) != slabs.num_free_in(slab):
@@ -75,8 +75,10 @@ def _check_every_block_is_one_thing(
     if set(states) != expected or max(states.values(), default=1) != 1:
         wrong = (set(states) ^ expected) or {b for b, n in states.items() if n != 1}
         raise BrokenLaw(f"blocks of class {size_class} lost or claimed twice: {sorted(wrong)}")
-    if sum(granted.values()) != pool.num_granted[size_class]:
-        raise BrokenLaw(f"class {size_class} counts {pool.num_granted[size_class]} granted blocks")
+    if sum(granted.values()) != pool.store.num_granted[size_class]:
+        raise BrokenLaw(
+            f"class {size_class} counts {pool.store.num_granted[size_class]} granted blocks"
+        )
 
 
 def _check_what_may_be_committed(pool: Pool) -> None:
@@ -85,7 +87,7 @@ def _check_what_may_be_committed(pool: Pool) -> None:
         for group, size_class in enumerate(pool.plan.class_of_group):
             for block in record.held[group][record.settled[group] :]:
                 references = pool.store.num_references(size_class, block)
-                if references != 1 or pool.store.is_hashed(size_class, block):
+                if references != 1 or pool.store.contents.is_hashed(size_class, block):
                     raise BrokenLaw(f"block {block} in group {group} is not {handle}'s to commit")
 
 
@@ -100,25 +102,25 @@ def _check_slabs(pool: Pool) -> None:
         size_class = ClassId(index)
         per_slab = pool.plan.classes[size_class].blocks_per_slab
         num_cached: Counter[SlabId] = Counter(
-            slabs.slab_of(size_class, block) for block in pool.store.by_age(size_class)
+            slabs.slab_of(size_class, block) for block in pool.store.cache.by_age(size_class)
         )
         idle = {
             slab
             for slab, cached in num_cached.items()
             if cached + slabs.num_free_in(slab) == per_slab
         }
-        if idle != set(pool.store.idle_slabs(size_class)):
+        if idle != set(pool.store.cache.idle_slabs(size_class)):
             raise BrokenLaw(f"idle slabs of class {size_class} should be {sorted(idle)}")
 
 
 def _check_recency(pool: Pool) -> None:
     """What is said to be older was not used since, slabs and blocks alike."""
-    store = pool.store
+    cache = pool.store.cache
     for size_class in map(ClassId, range(len(pool.plan.classes))):
-        blocks = [store.stamp_of(size_class, one) for one in store.by_age(size_class)]
-        slabs = [store.idle_since(size_class, one) for one in store.idle_slabs(size_class)]
+        blocks = [cache.stamp_of(size_class, one) for one in cache.by_age(size_class)]
+        slabs = [cache.idle_since(size_class, one) for one in cache.idle_slabs(size_class)]
         for stamps in (blocks, slabs):
-            if stamps != sorted(stamps) or (stamps and stamps[-1] > store.now):
+            if stamps != sorted(stamps) or (stamps and stamps[-1] > cache.now):
                 raise BrokenLaw(f"class {size_class} keeps no order of age: {stamps}")
 
 
@@ -128,7 +130,7 @@ def _check_sessions(pool: Pool) -> None:
     for size_class in map(ClassId, range(len(pool.plan.classes))):
         outgrown = store.sessions.outgrown[size_class]
         for block in (*outgrown, *store.sessions.num_hits[size_class]):
-            if not store.is_hashed(size_class, block):
+            if not store.contents.is_hashed(size_class, block):
                 raise BrokenLaw(f"block {block} of class {size_class} is no checkpoint")
         for block in outgrown:
             if not store.num_references(size_class, block):
@@ -158,14 +160,14 @@ def _check_index(pool: Pool) -> None:
         size_class = pool.plan.class_of_kind(KindId(number))
         for commitment in pool.store.index.commitments(KindId(number)):
             for block in commitment.row:
-                if pool.store.commitment(size_class, block) != commitment:
+                if pool.store.contents.commitment(size_class, block) != commitment:
                     raise BrokenLaw(f"block {block} of class {size_class} is an orphan of its row")
                 indexed.add((size_class, block))
     for number, geometry in enumerate(pool.plan.classes):
         for index in range(geometry.num_blocks):
             key = (ClassId(number), BlockId(index))
-            if pool.store.is_hashed(*key) != (key in indexed):
+            if pool.store.contents.is_hashed(*key) != (key in indexed):
                 raise BrokenLaw(f"block {index} of class {number} is hashed but not indexed")
-        cached = set(pool.store.by_age(ClassId(number)))
+        cached = set(pool.store.cache.by_age(ClassId(number)))
         if not cached <= {block for size_class, block in indexed if size_class == number}:
             raise BrokenLaw(f"class {number} caches blocks nobody can find")

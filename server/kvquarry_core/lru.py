@@ -1,46 +1,53 @@
 """A recency list over small ints in flat arrays: 16 bytes per member, no objects."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
+from typing import Generic, TypeVar, cast
 
 _ABSENT = -1
 #: The stamp of what goes first, whenever it was pushed; other stamps are larger.
 OLDEST_STAMP = 0
 
 
-class RecencyList:
+_Member = TypeVar("_Member", bound=int)
+
+
+class RecencyList(Generic[_Member]):
     """Members ordered by the stamp they were pushed with; every call is O(1).
 
     Members are ints in ``[0, size)``; stamps must not decrease from push to push.
     """
 
     def __init__(self, size: int) -> None:
-        # Index `size` is the sentinel that closes the ring.
-        self._older = array("i", [_ABSENT]) * (size + 1)
-        self._newer = array("i", [_ABSENT]) * (size + 1)
+        # Index `size` is the sentinel that closes the ring. Typed as what their items mean: a cast
+        # for each item would be a call for each.
+        absent = array("i", [_ABSENT])
+        self._absent = cast("_Member", _ABSENT)
+        self._older = cast("MutableSequence[_Member]", absent * (size + 1))
+        self._newer = cast("MutableSequence[_Member]", absent * (size + 1))
         self._stamp = array("q", [0]) * (size + 1)
-        self._end = size
-        self._older[size] = self._newer[size] = size
+        self._end = cast("_Member", size)
+        self._older[size] = self._newer[size] = self._end
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def __contains__(self, member: int) -> bool:
+    def __contains__(self, member: _Member) -> bool:
         return self._newer[member] != _ABSENT
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[_Member]:
         """From the oldest to the newest."""
         member = self._newer[self._end]
         while member != self._end:
             yield member
             member = self._newer[member]
 
-    def push(self, member: int, stamp: int) -> None:
+    def push(self, member: _Member, stamp: int) -> None:
         """Make ``member`` the newest."""
         self.push_all((member,), stamp)
 
-    def push_all(self, members: Sequence[int], first_stamp: int) -> None:
+    def push_all(self, members: Sequence[_Member], first_stamp: int) -> None:
         """Make ``members`` the newest, one after the other, with stamps that count up."""
         older, newer, stamps, newest = self._older, self._newer, self._stamp, self._older[self._end]
         for stamp, member in enumerate(members, first_stamp):
@@ -53,7 +60,7 @@ class RecencyList:
         self._tie(newest, self._end)
         self._length += len(members)
 
-    def push_oldest(self, member: int) -> None:
+    def push_oldest(self, member: _Member) -> None:
         """Make ``member`` the oldest, with a stamp below those of all pushes that count up."""
         oldest = self._newer[self._end]
         assert self._newer[member] == _ABSENT, f"{member} is in the list already"
@@ -62,35 +69,36 @@ class RecencyList:
         self._tie(member, oldest)
         self._length += 1
 
-    def remove(self, member: int) -> None:
+    def remove(self, member: _Member) -> None:
         """Take ``member`` out, wherever it stands."""
         self.remove_all((member,))
 
-    def remove_all(self, members: Sequence[int]) -> None:
+    def remove_all(self, members: Sequence[_Member]) -> None:
         """Take ``members`` out, wherever they stand."""
-        newer, previous, after_run = self._newer, _ABSENT, _ABSENT
+        newer, end = self._newer, self._end
+        previous = after_run = end
         # What was pushed together is mostly taken out together, the newest first. Such a run is
         # tied up once, at its ends.
         for member in members:
             after = newer[member]
             assert after != _ABSENT, f"{member} is not in the list"
-            newer[member] = _ABSENT
+            newer[member] = self._absent
             if after != previous:
-                if previous != _ABSENT:
+                if previous != end:
                     self._tie(self._older[previous], after_run)
                 after_run = after
             previous = member
-        if previous != _ABSENT:
+        if previous != end:
             self._tie(self._older[previous], after_run)
         self._length -= len(members)
 
-    def oldest(self) -> int | None:
+    def oldest(self) -> _Member | None:
         """The member pushed first, or None when the list is empty."""
         return self._newer[self._end] if self._length else None
 
-    def stamp_of(self, member: int) -> int:
+    def stamp_of(self, member: _Member) -> int:
         """The stamp ``member`` was pushed with."""
         return self._stamp[member]
 
-    def _tie(self, older: int, newer: int) -> None:
+    def _tie(self, older: _Member, newer: _Member) -> None:
         self._newer[older], self._older[newer] = newer, older

@@ -193,18 +193,3 @@ def moves_of(answer: Answer) -> tuple[Move, ...]:
             return answer.moves
         case _:
             return ()
-
-
-@dataclass(slots=True)
-class PoolCounters:
-    """What happened since the pool was opened; only ever grows.
-
-    ``query_tokens`` and ``hit_tokens`` count a request when its first blocks are spent: a lookup
-    that led to nothing counts for nothing, and a hit counts iff it was returned and used.
-    """
-
-    query_tokens: int = 0
-    hit_tokens: int = 0
-    admissions: int = 0
-    refusals: int = 0
-    commits: int = 0

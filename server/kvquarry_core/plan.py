@@ -149,6 +149,13 @@ class Plan:
             num_slabs -= -(-max(wanted - beside_nulls, 0) // per_slab)
         return num_slabs >= 0
 
+    def by_class(self, by_group: Sequence[int]) -> list[int]:
+        """Blocks by size class, of blocks by group."""
+        demand = [0] * len(self.classes)
+        for size_class, num_blocks in zip(self.class_of_group, by_group, strict=True):
+            demand[size_class] += num_blocks
+        return demand
+
     def class_of_kind(self, kind: KindId) -> ClassId:
         """The class all groups of a kind take their blocks from."""
         return self.class_of_group[self.kinds[kind][0]]

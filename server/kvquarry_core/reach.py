@@ -47,7 +47,7 @@ class Reach:
             return num_reached
         size_class = plan.class_of_group[group]
         while num_reached and not self._has_checkpoint(
-            self._store.hash_of(size_class, held[num_reached - 1])
+            self._store.contents.hash_of(size_class, held[num_reached - 1])
         ):
             num_reached -= 1
         # A draft model's hit wants to see the block after the checkpoint, too.

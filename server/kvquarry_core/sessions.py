@@ -32,10 +32,10 @@ class Sessions:
         """Whether a checkpoint has served one request alone."""
         return self.num_hits[size_class].get(first) == 1
 
-    def forget(self, size_class: ClassId, block: BlockId) -> None:
-        """A block holds no checkpoint any more."""
-        self.num_hits[size_class].pop(block, None)
-        self.outgrown[size_class].discard(block)
+    def forget(self, size_class: ClassId, row: tuple[BlockId, ...]) -> None:
+        """Blocks hold no checkpoint any more."""
+        self.num_hits[size_class].pop(row[0], None)
+        self.outgrown[size_class].difference_update(row)
 
     def rename(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
         """A checkpoint is in another block now."""

@@ -1,26 +1,26 @@
-"""How many blocks: the one place that answers it, for admission, growth and refusals alike.
+"""How many blocks a request needs: the one place that answers it, whoever asks.
 
 A gate that sums differently from the allocator either waits for ever or breaks its promise.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kvquarry_core.block_store import BlockStore
-from kvquarry_core.coordinator import NOTHING_HIT, Coordinator, Hit
+from kvquarry_core.coordinator import Hit
 from kvquarry_core.group_rules import GroupRule
-from kvquarry_core.ids import BlockId, ClassId, KindId
-from kvquarry_core.messages import AdmitRequest, Refusal, RefusalCause
+from kvquarry_core.ids import BlockId, KindId
+from kvquarry_core.messages import AdmitRequest
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_core.promise import Promise
 
 
 class Sizing:
-    """Turns tokens into blocks, and blocks into "fits" or a refusal with the numbers."""
+    """Turns tokens into blocks."""
 
-    def __init__(self, plan: Plan, store: BlockStore, coordinator: Coordinator) -> None:
-        self._plan = plan
-        self._store = store
-        self._rules = coordinator.rules
+    def __init__(self, plan: Plan, index: PrefixIndex, rules: Sequence[GroupRule]) -> None:
+        self.plan = plan
+        self._index = index
+        self._rules = rules
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         self._is_leasable = [
             plan.spec_of_kind(KindId(index)).kind is GroupKind.RECURRENT_STATE
@@ -37,32 +37,25 @@ class Sizing:
 
     def attention(self, num_blocks: int) -> list[int]:
         """So many blocks in every group that grows with every token, by group."""
-        wanted = [0] * len(self._plan.groups)
-        for members, rule in zip(self._plan.kinds, self._rules, strict=True):
+        wanted = [0] * len(self.plan.groups)
+        for members, rule in zip(self.plan.kinds, self._rules, strict=True):
             for group in members:
                 wanted[group] = num_blocks if rule.grows else 0
         return wanted
 
-    def by_class(self, by_group: Sequence[int]) -> list[int]:
-        """Blocks by size class."""
-        demand = [0] * len(self._plan.classes)
-        for size_class, num_blocks in zip(self._plan.class_of_group, by_group, strict=True):
-            demand[size_class] += num_blocks
-        return demand
-
     def touched(self, hit: Hit) -> list[set[BlockId]]:
         """The blocks a hit will reference, by size class."""
-        touched: list[set[BlockId]] = [set() for _ in self._plan.classes]
+        touched: list[set[BlockId]] = [set() for _ in self.plan.classes]
         for kind, kind_hit in zip(self._kind_ids, hit.kinds, strict=True):
-            blocks = touched[self._plan.class_of_kind(kind)]
-            for column in self._store.index.columns(kind, kind_hit.rows):
+            blocks = touched[self.plan.class_of_kind(kind)]
+            for column in self._index.columns(kind, kind_hit.rows):
                 blocks.update(column)
         return touched
 
     def promise(self, request: AdmitRequest, hit_tokens: int) -> Promise:
         """Blocks so that all of a request that must fit gets them, beyond a hit; else none."""
         if not request.must_fit_tokens:
-            nothing = [0] * len(self._plan.groups)
+            nothing = [0] * len(self.plan.groups)
             return Promise.of(nothing, nothing)
         in_all = self.new_blocks(request, hit_tokens, request.must_fit_tokens)
         in_flight = request.in_flight_tokens or request.max_grant_tokens
@@ -79,18 +72,18 @@ class Sizing:
 
         Blocks that leave a window on the way are used again, so they count once.
         """
-        return self.by_class(self.promise(request, hit_tokens).room)
+        return self.plan.by_class(self.promise(request, hit_tokens).room)
 
     def could_ever_hold_whole(self, request: AdmitRequest, hit: Hit) -> bool:
         """Whether an empty pool holds all of a request, computed from its hit on or afresh.
 
         A hit may need less: what lies before its windows is never computed again.
         """
-        if self._plan.could_hold(self.whole_sequence(request, 0)):
+        if self.plan.could_hold(self.whole_sequence(request, 0)):
             return True
         after_hit = self.whole_sequence(request, hit.num_tokens)
         touched = self.touched(hit)
-        return self._plan.could_hold(
+        return self.plan.could_hold(
             [new + len(old) for new, old in zip(after_hit, touched, strict=True)]
         )
 
@@ -106,7 +99,7 @@ class Sizing:
         def of_kind(rule: GroupRule) -> int:
             return rule.num_held_blocks(*_span(rule, request, hit.num_tokens, end))
 
-        return self.by_class(self._by_group(request, of_kind))
+        return self.plan.by_class(self._by_group(request, of_kind))
 
     def first_chunks(self, request: AdmitRequest, hit: Hit) -> Iterator[list[int]]:
         """Blocks by group for the first chunk, then for ever smaller ones."""
@@ -116,29 +109,15 @@ class Sizing:
             yield self.new_blocks(request, hit.num_tokens, end)
             num_tokens //= 2
 
-    def shortage(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
-        """The refusal for a demand that does not fit now, though an empty pool would hold it."""
-        return self._refusal(RefusalCause.SHORTAGE, demand, hit)
-
-    def never(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
-        """The refusal for a demand that not even an empty pool would hold."""
-        return self._refusal(RefusalCause.NEVER_FITS, demand, hit)
-
     def _by_group(self, request: AdmitRequest, of_kind: Callable[[GroupRule], int]) -> list[int]:
         """What a rule says of each kind; nothing for states that the client has leased."""
-        wanted = [0] * len(self._plan.groups)
-        for index, (members, rule) in enumerate(zip(self._plan.kinds, self._rules, strict=True)):
+        wanted = [0] * len(self.plan.groups)
+        for index, (members, rule) in enumerate(zip(self.plan.kinds, self._rules, strict=True)):
             if not (request.states_are_leased and self._is_leasable[index]):
                 num_blocks = of_kind(rule)
                 for group in members:
                     wanted[group] = num_blocks
         return wanted
-
-    def _refusal(self, cause: RefusalCause, demand: Sequence[int], hit: Hit) -> Refusal:
-        available = (
-            self._store.num_available(ClassId(index)) for index in range(len(self._plan.classes))
-        )
-        return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), tuple(available))
 
 
 def _span(

@@ -12,7 +12,7 @@ is what another class can have.
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, MutableSequence, Sequence
 from itertools import compress, repeat
 from operator import floordiv
 from typing import cast
@@ -20,7 +20,7 @@ from typing import cast
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.plan import Plan
 
-_NONE = -1
+_NONE = BlockId(-1)
 
 
 class SlabMap:
@@ -31,9 +31,13 @@ class SlabMap:
         self._owner = array("i", [_NONE]) * plan.num_slabs
         self._last_owner = array("i", [_NONE]) * plan.num_slabs
         self._num_free = array("i", [0]) * plan.num_slabs
-        self._free_head = array("i", [_NONE]) * plan.num_slabs
+        # Typed as what their items mean: a cast for each item would be a call for each.
+        self._free_head = cast("MutableSequence[BlockId]", array("i", [_NONE]) * plan.num_slabs)
         self._num_fresh = array("i", [0]) * plan.num_slabs
-        self._next_free = [array("i", [_NONE]) * c.num_blocks for c in plan.classes]
+        self._next_free = cast(
+            "list[MutableSequence[BlockId]]",
+            [array("i", [_NONE]) * c.num_blocks for c in plan.classes],
+        )
         self._dirty = [bytearray(c.num_blocks) for c in plan.classes]
         self._num_used = array("i", [0]) * plan.num_slabs
         self._unassigned = list(range(plan.num_slabs - 1, -1, -1))
@@ -180,7 +184,7 @@ class SlabMap:
         From then on the blocks are in use.
         """
         owner = ClassId(self._owner[slab])
-        blocks, next_free, block = list[int](), self._next_free[owner], self._free_head[slab]
+        blocks, next_free, block = list[BlockId](), self._next_free[owner], self._free_head[slab]
         while block != _NONE and len(blocks) < most:
             blocks.append(block)
             block = next_free[block]
@@ -188,14 +192,14 @@ class SlabMap:
         num_fresh = min(most - len(blocks), self._num_fresh[slab])
         if num_fresh:
             first = (slab + 1) * self._blocks_per_slab[owner] - self._num_fresh[slab]
-            blocks += range(first, first + num_fresh)
+            blocks += cast("Iterable[BlockId]", range(first, first + num_fresh))
             self._num_fresh[slab] -= num_fresh
         self.use(owner, slab, len(blocks))
         self._num_free[slab] -= len(blocks)
         self._num_free_of_class[owner] -= len(blocks)
         if not self._num_free[slab]:
             del self._partial[owner][slab]
-        return cast("list[BlockId]", blocks)
+        return blocks
 
     def push_free(self, size_class: ClassId, block: BlockId) -> SlabId:
         """Put a block back into its slab's free list and say which slab that is."""

@@ -27,7 +27,7 @@ class Supersession:
         for kind in self._kinds:
             for first in hit.kinds[kind].rows:
                 size_class = plan.class_of_kind(kind)
-                block_hash = self._store.hash_of(size_class, first)
+                block_hash = self._store.contents.hash_of(size_class, first)
                 assert block_hash is not None, f"block {first} was hit without a hash"
                 record.resumed[kind] = block_hash
                 self._store.sessions.note_hit(size_class, self._store.index.row(kind, first))

@@ -61,6 +61,6 @@ def usage_of(pool: Pool) -> PoolUsage:
 def _class_usage(pool: Pool, size_class: ClassId) -> ClassUsage:
     slabs = pool.store.slabs
     carved = slabs.num_carved(size_class) * pool.plan.classes[size_class].blocks_per_slab
-    free, cached = slabs.num_free(size_class), pool.store.num_cached(size_class)
-    granted = pool.num_granted[size_class]
+    free, cached = slabs.num_free(size_class), pool.store.cache.num_cached(size_class)
+    granted = pool.store.num_granted[size_class]
     return ClassUsage(free, cached, carved - free - cached - granted, granted)

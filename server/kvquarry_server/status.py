@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kvquarry_core.messages import PoolCounters
+from kvquarry_core.counters import PoolCounters
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.usage import PoolUsage, usage_of

@@ -165,7 +165,7 @@ def test_c04_under_pressure_the_kept_window_outlives_what_it_left_behind() -> No
     ]
     engine = Requests(groups, Retention(32, SPARSE), max_chunk=512, pool_bytes=256 * 320)
     engine.send(Text("prompt", 4_086, "first end", 10))
-    kept = engine.ledger.pool.store.num_cached(engine.plan.class_of_group[0])
+    kept = engine.ledger.pool.store.cache.num_cached(engine.plan.class_of_group[0])
     assert kept == 4_096 // 32 + 1_024 // 16
     engine.send(Text("other", 1_024))
     assert engine.send(Text("prompt", 4_086, "other end", 10)) == 4_064

@@ -253,8 +253,8 @@ def test_what_was_granted_ahead_is_returned_before_anybody_is_refused() -> None:
     quarry.admit("a", BLOCK)
     quarry.shadow.begin_step()
     quarry.decode("a", BLOCK + 1)
-    idle = sum(quarry.ledger.pool.num_granted)
+    idle = sum(quarry.ledger.pool.store.num_granted)
     assert idle > 0
     usable = quarry.ledger.pool.plan.classes[0].num_usable_blocks
     assert quarry.admit("b", (usable - 2) * BLOCK)
-    assert sum(quarry.ledger.pool.num_granted) == 0
+    assert sum(quarry.ledger.pool.store.num_granted) == 0

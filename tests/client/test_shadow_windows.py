@@ -98,7 +98,7 @@ def test_an_encoder_and_scratch_are_granted_once() -> None:
         assert quarry.decode("a", num_tokens)
     assert [len(column) for column in request.block_ids()] == [6, 6, 1]
     quarry.shadow.commit("a", prompt("a", 5 * BLOCK).hashes, 5 * BLOCK, [])
-    assert quarry.ledger.pool.store.num_cached(quarry.ledger.pool.plan.class_of_group[0]) == 0
+    assert quarry.ledger.pool.store.cache.num_cached(quarry.ledger.pool.plan.class_of_group[0]) == 0
     quarry.shadow.free("a")
     assert quarry.used_bytes() == 0
 

@@ -172,7 +172,7 @@ def check_books(books: Books, pool: Pool) -> None:
     references, granted = books.references(), books.granted()
     for size_class in classes_of(books.plan):
         in_class = [block for owner, block in granted if owner == size_class]
-        assert pool.num_granted[size_class] == len(in_class)
+        assert pool.store.num_granted[size_class] == len(in_class)
         for index in range(1, books.plan.classes[size_class].num_blocks):
             if size_class == 0 and index < books.plan.num_reserved_blocks:
                 continue

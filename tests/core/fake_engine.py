@@ -121,7 +121,9 @@ class FakeEngine:
 
     def check_evictions(self, grant: Grant, cached: set[Key], used: list[set[BlockId]]) -> None:
         """Only cached content goes, and only where free memory does not suffice."""
-        expectations.check_evictions(self.books, self.lost, grant, (cached, used), self.pool.owed)
+        expectations.check_evictions(
+            self.books, self.lost, grant, (cached, used), self.pool.requests.owed
+        )
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """Spend granted blocks: zero the dirty ones, and write a draft into each."""
@@ -248,8 +250,7 @@ class FakeEngine:
         """After all requests are freed nothing is in use, and every block can be had again."""
         assert not self.books.requests
         for size_class in classes_of(self.plan):
-            assert self.pool.num_granted[size_class] == 0
+            assert self.pool.store.num_granted[size_class] == 0
             everything = [0] * len(self.plan.classes)
             everything[size_class] = self.plan.classes[size_class].num_usable_blocks
-            nothing: list[set[BlockId]] = [set() for _ in self.plan.classes]
-            assert self.pool.store.fits(everything, nothing)
+            assert self.pool.gate.fits(everything)

@@ -52,7 +52,7 @@ def _names_of(books: Books, key: Key) -> set[BlockHash]:
 def by_age(pool: Pool) -> list[list[Key]]:
     """The cached blocks of each class, the next victim first."""
     classes = [ClassId(index) for index in range(len(pool.plan.classes))]
-    return [[(one, block) for block in pool.store.by_age(one)] for one in classes]
+    return [[(one, block) for block in pool.store.cache.by_age(one)] for one in classes]
 
 
 def check_order(

@@ -97,7 +97,7 @@ class LeasingEngine(FakeEngine):
         demand = [
             blocks + owed + geometry.num_usable_blocks // RESERVE * (mine + owed > 0)
             for blocks, owed, mine, geometry in zip(
-                wanted, self.pool.owed, concerned, self.plan.classes, strict=True
+                wanted, self.pool.requests.owed, concerned, self.plan.classes, strict=True
             )
         ]
         return reference.fits(self.plan, used, demand)

@@ -48,7 +48,7 @@ def granted(pool: Pool, group: int) -> BlockId:
 
 def cached(pool: Pool) -> BlockId:
     """A block of attention that nobody references."""
-    return next(pool.store.by_age(pool.plan.class_of_group[0]))
+    return next(pool.store.cache.by_age(pool.plan.class_of_group[0]))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """Ways to break the core, each of them a fault that this kind of code has had or could have."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.eviction import CacheView, Lru
+from kvquarry_core.gate import Gate
 from kvquarry_core.group_rules import (
     NO_HIT,
     FullAttention,
@@ -33,7 +35,8 @@ class Sabotage:
 
 
 _touch, _release, _give_back = BlockStore.touch, BlockStore.release, BlockStore.give_back
-_fits, _reclaim, _pop_free = BlockStore.fits, SlabMap.reclaim, SlabMap.pop_free
+_forget, _fits = BlockStore.forget, Gate.fits
+_reclaim, _pop_free = SlabMap.reclaim, SlabMap.pop_free
 _admit, _commit_rows, _longest_hit = Pool.admit, Pool.commit_rows, Coordinator.longest_hit
 _find, _find_leading = PrefixIndex.find, PrefixIndex.find_leading
 _hand_over = Lease.hand_over
@@ -68,54 +71,40 @@ def release_frees_what_is_shared(
 
 def forget_leaves_orphans(self: BlockStore, commitment: Commitment) -> None:
     """Only the first block of a row loses its hash."""
-    size_class = self.plan.class_of_kind(commitment.kind)
-    self.index.remove(commitment)
-    block = commitment.row[0]
-    self._hashes[size_class][block] = None
-    if not self.num_references(size_class, block):
-        self._cached[size_class].remove(block)
-        self._push_free(size_class, block)
-    self._observer.forgotten(commitment)
+    _forget(self, replace(commitment, row=commitment.row[:1]))
 
 
 def forget_keeps_the_index_entry(self: BlockStore, commitment: Commitment) -> None:
     """The blocks are free, but their content is still found."""
-    size_class = self.plan.class_of_kind(commitment.kind)
-    for block in commitment.row:
-        self._hashes[size_class][block] = None
-        if not self.num_references(size_class, block):
-            self._cached[size_class].remove(block)
-            self._push_free(size_class, block)
+    _forget(self, commitment)
+    self.index.insert(commitment.kind, (commitment.block_hash,), commitment.row)
 
 
 def fits_promises_too_much(
-    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
 ) -> bool:
     """One block of each class too many."""
     return _fits(self, [max(0, blocks - 1) for blocks in demand], touched)
 
 
 def fits_promises_too_little(
-    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
 ) -> bool:
     """One block of each class is held back."""
     return _fits(self, [blocks + 1 for blocks in demand], touched)
 
 
-def fits_counts_the_hit_as_evictable(
-    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
-) -> bool:
+def fits_counts_the_hit_as_evictable(self: Gate, demand: Sequence[int], *_: object) -> bool:
     """What is going to be touched is promised to the same request again."""
-    return _fits(self, demand, [set() for _ in touched])
+    return _fits(self, demand)
 
 
 def give_back_leaks(*_: object) -> None:
     """Unspent grants are nobody's for ever."""
 
 
-def give_back_cleans(self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+def give_back_cleans(self: BlockStore, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
     """A block that was never zeroed is said to be clean."""
-    blocks = list(blocks)
     self.slabs.clean(size_class, blocks)
     _give_back(self, size_class, blocks)
 
@@ -219,14 +208,14 @@ def lookups_count_at_once(self: Pool, request: AdmitRequest) -> Admission | Refu
     """A hit is counted though its request may never run."""
     answer = _admit(self, request)
     if isinstance(answer, Admission):
-        self._count_lookup(self.requests[request.handle])
+        self.totals.count_lookup(self.requests[request.handle])
     return answer
 
 
 def free_head_before_tail(self: Pool, handle: Handle) -> None:
     """The head of a prefix becomes the older one."""
     self.settle(handle)
-    record = self.requests.pop(handle)
+    record = self.requests.remove(handle)
     for size_class, held in zip(self.plan.class_of_group, record.held, strict=True):
         for block in held:
             self.store.release(size_class, [block])
@@ -259,12 +248,12 @@ RUN_SABOTAGES = [
     Sabotage(BlockStore, "release", release_frees_what_is_shared),
     Sabotage(BlockStore, "forget", forget_leaves_orphans),
     Sabotage(BlockStore, "forget", forget_keeps_the_index_entry),
-    Sabotage(BlockStore, "fits", fits_promises_too_much),
-    Sabotage(BlockStore, "fits", fits_promises_too_little),
-    Sabotage(BlockStore, "fits", fits_counts_the_hit_as_evictable),
+    Sabotage(Gate, "fits", fits_promises_too_much),
+    Sabotage(Gate, "fits", fits_promises_too_little),
+    Sabotage(Gate, "fits", fits_counts_the_hit_as_evictable),
     Sabotage(BlockStore, "give_back", give_back_leaks),
     Sabotage(BlockStore, "give_back", give_back_cleans),
-    Sabotage(BlockStore, "_spare_slab", never_another_class),
+    Sabotage(Allocator, "_spare_slab", never_another_class),
     Sabotage(SlabMap, "dirty_among", nothing_is_dirty),
     Sabotage(SlabMap, "reclaim", reclaim_twice),
     Sabotage(SlabMap, "pop_free", pop_free_shifts_ids),

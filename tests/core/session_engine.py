@@ -58,8 +58,8 @@ class SessionEngine(LeasingEngine):
             }
 
     def _first_of(self, owner: ClassId) -> set[Key]:
-        store = self.pool.store
-        return {(owner, one) for one in store.by_age(owner) if not store.stamp_of(owner, one)}
+        held = self.pool.store.cache
+        return {(owner, one) for one in held.by_age(owner) if not held.stamp_of(owner, one)}
 
     def _outgrown_keys(self) -> set[Key]:
         there = {entry for rows in self.books.findable.values() for entry in rows}

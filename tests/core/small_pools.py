@@ -125,7 +125,7 @@ def commit_all(pool: Pool, handle: int, prompt: str) -> None:
             names = names[-1:]
         rows = zip(*(held[group][-len(names) :] for group in members), strict=True)
         for block_hash, row in zip(names, rows, strict=True):
-            if pool.store.commitment(pool.plan.class_of_kind(kind), row[0]) is None:
+            if pool.store.contents.commitment(pool.plan.class_of_kind(kind), row[0]) is None:
                 pool.commit(Handle(handle), kind, block_hash, row)
 
 

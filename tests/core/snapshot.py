@@ -1,7 +1,7 @@
 """All that can be observed of a pool, to compare before and after."""
 
+from kvquarry_core.counters import PoolCounters
 from kvquarry_core.ids import BlockId, ClassId, KindId, SlabId
-from kvquarry_core.messages import PoolCounters
 from kvquarry_core.pool import Pool
 
 Snapshot = dict[str, object]
@@ -22,7 +22,7 @@ def snapshot(pool: Pool) -> Snapshot:
             )
             for handle, record in pool.requests.items()
         },
-        "granted": list(pool.num_granted),
+        "granted": list(pool.store.num_granted),
         "leased": [set(blocks) for blocks in pool.lease.blocks],
         "totals": totals,
         "evictions": list(pool.store.num_evictions),
@@ -38,10 +38,10 @@ def _snapshot_of_class(pool: Pool, size_class: ClassId) -> object:
     blocks = [BlockId(index) for index in range(pool.plan.classes[size_class].num_blocks)]
     return (
         [pool.store.num_references(size_class, block) for block in blocks],
-        [pool.store.commitment(size_class, block) for block in blocks],
+        [pool.store.contents.commitment(size_class, block) for block in blocks],
         [pool.store.slabs.is_dirty(size_class, block) for block in blocks],
-        list(pool.store.by_age(size_class)),
-        list(pool.store.idle_slabs(size_class)),
+        list(pool.store.cache.by_age(size_class)),
+        list(pool.store.cache.idle_slabs(size_class)),
         list(pool.store.slabs.partial(size_class)),
     )
 

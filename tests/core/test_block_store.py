@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kvquarry_core.block_store import BlockStore
+from kvquarry_core.allocator import Allocator
 from kvquarry_core.demand import Demand
 from kvquarry_core.ids import BlockId, ClassId, GroupId, Handle
 from kvquarry_core.integrity import check_integrity
@@ -52,7 +52,7 @@ def test_fits_is_exact(plan: Plan) -> None:
             touched: list[set[BlockId]] = [set() for _ in plan.classes]
             for size_class, block in touched_keys:
                 touched[size_class].add(block)
-            answer = engine.pool.store.fits(demand, touched)
+            answer = engine.pool.gate.fits(demand, touched)
             assert answer == reference.fits(plan, used, demand), f"seed {seed}: {demand}"
             answers.add(answer)
     assert answers == {True, False}
@@ -68,18 +68,18 @@ def test_what_fits_is_granted_without_fail(plan: Plan) -> None:
         for number in range(150):
             walk.step()
             demand = any_demand(rng, plan, engine.books.used())
-            if number % 2 and engine.pool.store.fits(demand, [set() for _ in plan.classes]):
-                keep_promise(copy.deepcopy(engine.pool.store), demand)
+            if number % 2 and engine.pool.gate.fits(demand):
+                keep_promise(copy.deepcopy(engine.pool.allocator), demand)
                 num_promises += 1
     assert num_promises > 100
 
 
-def keep_promise(store: BlockStore, demand: list[int]) -> None:
+def keep_promise(allocator: Allocator, demand: list[int]) -> None:
     """Take all of a demand that fits, the largest blocks first."""
     left, granted = Demand(list(demand), list(demand)), set()
-    store.secure(left)
+    allocator.secure(left)
     for index in reversed(range(len(demand))):
-        blocks = store.grant(ClassId(index), demand[index], None, left)
+        blocks = allocator.grant(ClassId(index), demand[index], None, left)
         granted |= {(index, block) for block in blocks}
     assert len(granted) == sum(demand), "a block was granted twice"
     assert not any(left.now)

@@ -59,8 +59,8 @@ def cache_row(pool: Pool, kind: KindId, name: bytes) -> tuple[BlockId, ...]:
 def cached_names(pool: Pool, size_class: ClassId) -> list[bytes]:
     """The hashes of the cached blocks, the next victim first."""
     names: list[bytes] = []
-    for block in pool.store.by_age(size_class):
-        commitment = pool.store.commitment(size_class, block)
+    for block in pool.store.cache.by_age(size_class):
+        commitment = pool.store.contents.commitment(size_class, block)
         assert commitment is not None
         names.append(commitment.block_hash)
     return names
@@ -98,11 +98,11 @@ def test_rows_are_evicted_together_and_leave_no_orphan() -> None:
     """The row of the one victim frees a block in each of the three slabs it lies in."""
     pool = with_holder(Pool(two_classes(num_slabs=4, num_state_groups=3)))
     row = cache_row(pool, STATES, b"s")
-    assert pool.store.num_cached(LARGE) == 3
+    assert pool.store.cache.num_cached(LARGE) == 3
     hold(pool, 1, 2)
     assert pool.store.index.find(STATES, BlockHash(b"s")) is None
-    assert pool.store.num_cached(LARGE) == 0
-    assert all(pool.store.commitment(LARGE, block) is None for block in row)
+    assert pool.store.cache.num_cached(LARGE) == 0
+    assert all(pool.store.contents.commitment(LARGE, block) is None for block in row)
     assert pool.store.num_evictions == [0, 3]
     check_integrity(pool)
 
@@ -167,7 +167,7 @@ def test_slab_aware_eviction_frees_whole_slabs() -> None:
     hold(pool, 1, 28)
     assert pool.store.num_evictions == [28 * 128, 0]
     assert pool.store.slabs.num_class_changes[SMALL][LARGE] == 28
-    assert pool.store.num_cached(SMALL) == 4 * 128
+    assert pool.store.cache.num_cached(SMALL) == 4 * 128
 
 
 class TestPlacement:
@@ -259,7 +259,7 @@ class TestReach:
         for place, block in enumerate(new):
             pool.commit(HOLDER, ATTENTION, BlockHash(b"new %d" % place), (block,))
         pool.free(HOLDER)
-        assert list(pool.store.idle_slabs(SMALL)) == [new[0] // 128, old[0] // 128]
+        assert list(pool.store.cache.idle_slabs(SMALL)) == [new[0] // 128, old[0] // 128]
         check_integrity(pool)
 
     def test_blocks_of_one_size_keep_the_order_of_stock(self) -> None:

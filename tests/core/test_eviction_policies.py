@@ -39,11 +39,11 @@ def test_c12_evicting_seven_eighths_frees_no_slab_or_seven_eighths_of_them(
     """As many evictions either way. (Where this was reported plain recency freed one slab.)"""
     pool = full_of_cached_blocks(eviction)
     before = pool.store.slabs.num_unassigned
-    while pool.store.num_cached(SMALL) > 4 * PER_SLAB:
-        victims = eviction.victims(pool.store, SMALL)
-        room_for = pool.store.num_cached(SMALL) - 4 * PER_SLAB
+    while pool.store.cache.num_cached(SMALL) > 4 * PER_SLAB:
+        victims = eviction.victims(pool.store.cache, SMALL)
+        room_for = pool.store.cache.num_cached(SMALL) - 4 * PER_SLAB
         pool.store.evict_all(SMALL, victims[:room_for])
-    assert pool.store.num_cached(SMALL) == 4 * PER_SLAB
+    assert pool.store.cache.num_cached(SMALL) == 4 * PER_SLAB
     assert pool.store.num_evictions[SMALL] == 28 * PER_SLAB
     assert pool.store.slabs.num_unassigned - before == num_freed
     check_integrity(pool)
@@ -53,7 +53,7 @@ def test_slab_aware_clears_a_whole_idle_slab_for_one_block() -> None:
     pool = full_of_cached_blocks(SlabAware())
     grow(pool, 1, [pool.store.num_available(SMALL) - 32 * PER_SLAB, 0])  # what is free
     assert pool.store.num_evictions[SMALL] == 0
-    oldest = next(pool.store.idle_slabs(SMALL))
+    oldest = next(pool.store.cache.idle_slabs(SMALL))
     [block] = grow(pool, 1, [1, 0]).blocks[0]
     assert pool.store.slabs.slab_of(SMALL, block) == oldest
     assert pool.store.num_evictions[SMALL] == PER_SLAB
@@ -61,9 +61,9 @@ def test_slab_aware_clears_a_whole_idle_slab_for_one_block() -> None:
 
 def test_slab_aware_takes_the_oldest_block_where_no_slab_is_idle() -> None:
     """A block beside one in use frees no slab, so recency decides."""
-    store = full_of_cached_blocks(SlabAware(), num_in_use_per_slab=1).store
-    assert list(store.idle_slabs(SMALL)) == []
-    assert SlabAware().victims(store, SMALL) == (next(store.by_age(SMALL)),)
+    held = full_of_cached_blocks(SlabAware(), num_in_use_per_slab=1).store.cache
+    assert list(held.idle_slabs(SMALL)) == []
+    assert SlabAware().victims(held, SMALL) == (next(held.by_age(SMALL)),)
 
 
 def checkpoint(pool: Pool, handle: int, prompt: str) -> BlockId:
@@ -80,16 +80,16 @@ def test_saved_work_keeps_a_deep_checkpoint_over_a_younger_shallow_one() -> None
     pool = Pool(plan, eviction=SavedWork())
     deep = checkpoint(pool, 1, "abcdefgh")
     shallow = checkpoint(pool, 2, "x")
-    assert list(pool.store.by_age(LARGE)) == [deep, shallow]
-    assert Lru().victims(pool.store, LARGE) == (deep,)
-    assert SavedWork().victims(pool.store, LARGE) == (shallow,)
+    assert list(pool.store.cache.by_age(LARGE)) == [deep, shallow]
+    assert Lru().victims(pool.store.cache, LARGE) == (deep,)
+    assert SavedWork().victims(pool.store.cache, LARGE) == (shallow,)
 
 
 def test_saved_work_goes_by_recency_among_equals() -> None:
     pool = Pool(make_plan([attention(16), states(48)], 48 * 20), eviction=SavedWork())
     older = checkpoint(pool, 1, "abc")
     checkpoint(pool, 2, "xyz")
-    assert SavedWork().victims(pool.store, LARGE) == (older,)
+    assert SavedWork().victims(pool.store.cache, LARGE) == (older,)
 
 
 @pytest.mark.parametrize("kind", ["placement", "eviction", "relocation"])
@@ -107,8 +107,8 @@ def test_a_policy_is_made_anew_for_every_pool() -> None:
 @pytest.mark.parametrize("name", EVICTIONS)
 def test_an_idle_slab_is_worth_what_its_age_says(name: str) -> None:
     """So that classes are compared by one measure."""
-    store: CacheView = full_of_cached_blocks(EVICTIONS[name]()).store
+    view: CacheView = full_of_cached_blocks(EVICTIONS[name]()).store.cache
     eviction = EVICTIONS[name]()
-    worths = [eviction.slab_worth(store, SMALL, slab) for slab in store.idle_slabs(SMALL)]
+    worths = [eviction.slab_worth(view, SMALL, slab) for slab in view.idle_slabs(SMALL)]
     assert worths == sorted(worths)
     assert len(set(worths)) > 1

@@ -14,7 +14,7 @@ SIZE = 6
 @given(st.lists(st.integers(0, SIZE - 1), max_size=60))
 def test_members_stand_in_the_order_they_were_pushed(toggles: list[int]) -> None:
     """Each member goes in where it is out, and out where it is in, wherever it stands."""
-    recency, plain = RecencyList(SIZE), list[int]()
+    recency, plain = RecencyList[int](SIZE), list[int]()
     stamps: dict[int, int] = {}
     for stamp, member in enumerate(toggles):
         if member in plain:
@@ -35,7 +35,7 @@ def test_members_stand_in_the_order_they_were_pushed(toggles: list[int]) -> None
 @given(st.lists(st.lists(st.integers(0, SIZE - 1), unique=True), max_size=12))
 def test_many_go_in_and_out_at_once_as_they_would_one_by_one(groups: list[list[int]]) -> None:
     """Of each group, those that are out go in, then those that were in go out, in its order."""
-    recency, plain, stamp = RecencyList(SIZE), list[int](), 0
+    recency, plain, stamp = RecencyList[int](SIZE), list[int](), 0
     for group in groups:
         leaving = [member for member in group if member in plain]
         coming = [member for member in group if member not in plain]
@@ -52,7 +52,7 @@ def test_many_go_in_and_out_at_once_as_they_would_one_by_one(groups: list[list[i
 
 
 def test_a_member_is_pushed_once() -> None:
-    recency = RecencyList(SIZE)
+    recency = RecencyList[int](SIZE)
     recency.push(3, 0)
     with pytest.raises(AssertionError, match="3 is in the list already"):
         recency.push(3, 1)
@@ -61,11 +61,11 @@ def test_a_member_is_pushed_once() -> None:
 
 def test_a_member_is_not_pushed_twice_at_once() -> None:
     with pytest.raises(AssertionError, match="3 is pushed twice"):
-        RecencyList(SIZE).push_all([3, 3], 0)
+        RecencyList[int](SIZE).push_all([3, 3], 0)
 
 
 def test_only_a_member_can_be_removed() -> None:
-    recency = RecencyList(SIZE)
+    recency = RecencyList[int](SIZE)
     recency.push(3, 0)
     with pytest.raises(AssertionError, match="2 is not in the list"):
         recency.remove(2)
@@ -73,13 +73,13 @@ def test_only_a_member_can_be_removed() -> None:
 
 
 def test_a_list_for_no_members_is_empty() -> None:
-    recency = RecencyList(0)
+    recency = RecencyList[int](0)
     assert list(recency) == []
     assert recency.oldest() is None
 
 
 def test_what_goes_first_is_older_than_all_that_was_there() -> None:
-    recency = RecencyList(SIZE)
+    recency = RecencyList[int](SIZE)
     recency.push_all([3, 1], first_stamp=1)
     recency.push_oldest(5)
     recency.push_oldest(2)
@@ -92,7 +92,7 @@ def test_what_goes_first_is_older_than_all_that_was_there() -> None:
 
 
 def test_what_goes_first_may_be_all_there_is() -> None:
-    recency = RecencyList(SIZE)
+    recency = RecencyList[int](SIZE)
     recency.push_oldest(4)
     assert recency.oldest() == 4
     recency.push(0, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import BrokenLaw, UsageError
 from kvquarry_core.eviction import Lru
@@ -152,7 +153,7 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
         test_eviction.test_the_block_used_longest_ago_goes_first,
     ),
     "slabs that stay where they are": (
-        Sabotage(BlockStore, "_spare_slab", sabotage.never_another_class),
+        Sabotage(Allocator, "_spare_slab", sabotage.never_another_class),
         test_eviction.test_a_slab_of_another_class_goes_iff_it_is_idle_longer_than_the_own_victim,
     ),
     "orphans": (

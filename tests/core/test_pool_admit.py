@@ -41,7 +41,7 @@ def test_a_cold_request_is_granted_its_first_chunk_and_nothing_else() -> None:
     assert (answer.hit_tokens, answer.hit_blocks) == (0, ([], [], []))
     assert [len(blocks) for blocks in answer.grant.blocks] == [5, 1, 1]
     assert pool.requests[R1].held == [[], [], []]
-    assert pool.num_granted == [5, 2]
+    assert pool.store.num_granted == [5, 2]
 
 
 def test_a_hit_is_touched_and_only_the_rest_is_granted() -> None:

@@ -67,7 +67,7 @@ def test_c13_pressure_on_states_evicts_attention() -> None:
         pool.commit(Handle(1), ATTENTION, name, (block,))
         pool.drop(Handle(1), GroupId(0), block)
     assert usage_of(pool).unassigned_slabs == 0
-    assert pool.store.num_cached(ClassId(0)) == 12
+    assert pool.store.cache.num_cached(ClassId(0)) == 12
     assert len(grow(pool, 1, [0, 4]).blocks[1]) == 4
     assert pool.store.slabs.num_class_changes[0][1] == 4
     check_integrity(pool)

@@ -100,5 +100,5 @@ def test_whoever_hits_a_state_is_granted_another_one_to_write() -> None:
     for group in (1, 2):
         [hit], [granted] = answer.hit_blocks[group], answer.grant.blocks[group]
         assert hit != granted
-        assert pool.store.commitment(LARGE, hit) is not None
-        assert pool.store.commitment(LARGE, granted) is None
+        assert pool.store.contents.commitment(LARGE, hit) is not None
+        assert pool.store.contents.commitment(LARGE, granted) is None

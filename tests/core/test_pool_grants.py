@@ -33,7 +33,7 @@ class TestTakeAndSettle:
         assert pool.take(R1, G0, 2) == granted[:2]
         assert pool.take(R1, G0, 3) == granted[2:]
         assert pool.requests[R1].held[0] == granted
-        assert pool.num_granted[SMALL] == 0
+        assert pool.store.num_granted[SMALL] == 0
 
     def test_unspent_grants_go_back(self) -> None:
         pool = hybrid()
@@ -48,7 +48,7 @@ class TestTakeAndSettle:
         pool.take(R1, G0, 2)
         pool.settle(R1)
         assert pool.requests[R1].held[0] == granted[:2]
-        assert pool.num_granted == [0, 0]
+        assert pool.store.num_granted == [0, 0]
         check_integrity(pool)
 
     def test_what_was_given_back_is_granted_again_in_the_same_order(self) -> None:

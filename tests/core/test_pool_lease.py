@@ -132,7 +132,7 @@ class TestCheckpointsOfLeasedStates:
         pool.commit(R1, STATES, hashes("abc")[-1], row)
         assert [pool.requests[R1].held[group] for group in (1, 2)] == [[row[0]], [row[1]]]
         assert [len(blocks) for blocks in pool.lease.blocks] == [0, 1, 1]
-        assert pool.num_granted[LARGE] == 2
+        assert pool.store.num_granted[LARGE] == 2
         check_integrity(pool)
 
     def test_it_can_be_hit_from_the_next_step_on(self) -> None:

@@ -48,7 +48,7 @@ class TestDropAndFree:
         for group in (1, 2):
             pool.drop(R1, GroupId(group), pool.requests[R1].held[group][0])
         pool.begin_step()
-        assert pool.store.num_cached(LARGE) == 2
+        assert pool.store.cache.num_cached(LARGE) == 2
         assert admit(pool, R2, "abcd").hit_tokens == 3
 
     def test_a_shared_block_outlives_its_first_owner(self) -> None:
@@ -96,7 +96,7 @@ class TestForgetAndReset:
         cache(pool, R1, "abc")
         [found] = pool.store.index.commitments(STATES)
         pool.forget(GroupId(2), [found.row[1]])
-        assert pool.store.num_cached(LARGE) == 0
+        assert pool.store.cache.num_cached(LARGE) == 0
         assert pool.store.index.commitments(STATES) == []
 
     def test_a_forgotten_block_in_use_stays_in_use(self) -> None:

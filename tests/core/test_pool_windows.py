@@ -57,7 +57,7 @@ def test_blocks_that_left_the_window_are_hit_until_they_are_evicted() -> None:
     commit_rows(pool, R1, "abcdef")
     for block in slid[:4]:
         pool.drop(R1, SLIDING, block)
-    assert pool.store.num_cached(ClassId(0)) == 4
+    assert pool.store.cache.num_cached(ClassId(0)) == 4
     assert admit(pool, R2, "abcxyz").hit_tokens == 3
     check_integrity(pool)
 
@@ -70,11 +70,11 @@ def test_evicting_one_member_of_a_row_leaves_no_orphan() -> None:
     commit_rows(pool, R1, "ab")
     for group, blocks in ((1, one), (2, other)):
         pool.drop(R1, GroupId(group), blocks[0])
-    assert pool.store.num_cached(ClassId(0)) == 2
+    assert pool.store.cache.num_cached(ClassId(0)) == 2
     free = pool.store.slabs.num_free(ClassId(0))
     granted = pool.grow(R1, [free + 1, 0, 0])
     assert not hasattr(granted, "cause"), granted
-    assert pool.store.num_cached(ClassId(0)) == 0
+    assert pool.store.cache.num_cached(ClassId(0)) == 0
     assert pool.store.slabs.num_free(ClassId(0)) == 1
     assert pool.store.index.find(WINDOW_KIND, hashes("a")[0]) is None
     check_integrity(pool)

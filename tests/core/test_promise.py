@@ -51,11 +51,11 @@ def test_a_window_uses_up_nothing_of_what_attention_was_promised(chunk: int) -> 
         for block in pool.requests[R1].held[1][:-3]:
             pool.drop(R1, GroupId(1), block)
         left = 40 - length
-        assert pool.owed == [left + min(left, 3 + chunk - len(pool.requests[R1].held[1]))]
+        assert pool.requests.owed == [left + min(left, 3 + chunk - len(pool.requests[R1].held[1]))]
         answer = pool.grow(R1, [min(chunk, left)] * 2)
         assert isinstance(answer, Grant)
         take_all(pool, R1)
-    assert pool.owed == [0]
+    assert pool.requests.owed == [0]
 
 
 @pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
@@ -68,6 +68,6 @@ def test_what_is_owed_in_all_is_what_is_owed_to_each(plan: Plan) -> None:
             sum(record.promise.owed(GroupId(group)) for record in engine.pool.requests.values())
             for group in range(len(engine.plan.groups))
         ]
-        assert engine.pool.owed == reference.by_class(engine.plan, by_group)
+        assert engine.pool.requests.owed == reference.by_class(engine.plan, by_group)
     walk.finish()
-    assert not any(engine.pool.owed)
+    assert not any(engine.pool.requests.owed)

@@ -18,7 +18,9 @@ NUM_OPERATIONS = 2500
 
 def checkpoints(pool: Pool) -> list[bytes]:
     """What the cached states sum up, the next victim first."""
-    found = [pool.store.commitment(LARGE, block) for block in pool.store.by_age(LARGE)]
+    found = [
+        pool.store.contents.commitment(LARGE, block) for block in pool.store.cache.by_age(LARGE)
+    ]
     return [one.block_hash for one in found if one is not None]
 
 
@@ -34,8 +36,8 @@ def turns(eviction: Eviction, *prompts: str) -> Pool:
 def test_a_turn_outgrows_the_checkpoint_of_the_turn_before() -> None:
     pool = turns(Superseding(), "x", "ab", "abcd", "abcdef")
     assert checkpoints(pool) == [b"abcd", b"ab", b"x", b"abcdef"]
-    slabs = [int(slab) for slab in pool.store.idle_slabs(LARGE)]
-    assert slabs == [int(block) for block in pool.store.by_age(LARGE)]
+    slabs = [int(slab) for slab in pool.store.cache.idle_slabs(LARGE)]
+    assert slabs == [int(block) for block in pool.store.cache.by_age(LARGE)]
 
 
 def test_where_sessions_part_the_checkpoint_stays() -> None:
@@ -46,7 +48,7 @@ def test_a_hit_alone_outgrows_nothing() -> None:
     pool = turns(Superseding(), "ab", "x")
     run(pool, 9, "abc")
     row = [pool.requests[Handle(9)].held[1][-1]]
-    assert pool.store.commitment(LARGE, row[0]) is not None
+    assert pool.store.contents.commitment(LARGE, row[0]) is not None
     pool.forget(pool.plan.kinds[STATES][0], row)
     pool.free(Handle(9))
     assert BlockHash(b"ab") in checkpoints(pool)
@@ -89,7 +91,7 @@ def test_a_checkpoint_keeps_its_history_when_it_moves() -> None:
     assert sessions.was_hit_once(LARGE, target)
     assert not sessions.was_hit_once(LARGE, source)
     assert sessions.outgrown[LARGE] == {target, beside}
-    sessions.forget(LARGE, target)
+    sessions.forget(LARGE, (target,))
     assert not sessions.was_hit_once(LARGE, target)
     assert sessions.outgrown[LARGE] == {beside}
 

@@ -113,8 +113,8 @@ def quarry_leaks(scheduler: Scheduler) -> list[str]:
     ]
     if any(pool.lease.blocks):
         held.append(f"{pool.lease.blocks} are leased")
-    if any(pool.num_granted):
-        held.append(f"{pool.num_granted} blocks are granted")
+    if any(pool.store.num_granted):
+        held.append(f"{pool.store.num_granted} blocks are granted")
     if scheduler.kv_cache_manager.usage:
         held.append(f"usage is {scheduler.kv_cache_manager.usage}")
     if scheduler.deferred_frees:

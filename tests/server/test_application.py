@@ -69,7 +69,7 @@ def test_take_spends_all_rows_or_none(pool: Pool, take: Take, reason: Reason) ->
 def test_settle_knows_all_requests_or_settles_none(pool: Pool) -> None:
     assert_refused(pool, Settle([ONE, NOBODY]), Reason.UNKNOWN_REQUEST)
     apply_operation(pool, Settle([ONE, TWO, ONE]))
-    assert sum(pool.num_granted) == 0
+    assert sum(pool.store.num_granted) == 0
 
 
 def test_free_knows_all_requests_or_frees_none(pool: Pool) -> None:

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from kvquarry_core.block_store import BlockStore
 from kvquarry_core.demand import Demand
 from kvquarry_core.eviction import EVICTIONS, CacheView, Eviction, Lru
+from kvquarry_core.gate import Gate
+from kvquarry_core.granting import Granter
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.placement import PLACEMENTS, Affinity, Placement
 from kvquarry_core.pool import Pool
@@ -164,34 +165,32 @@ def test_a_relocation_that_breaks_the_rules_is_caught(policy: Callable[[], Reloc
 # A pool that breaks its word under a policy, as if the policy had made it do so.
 
 
-def forgets_what_was_promised(self: Pool, _: RequestRecord, wanted: Sequence[int]) -> Demand:
+def forgets_what_was_promised(self: Granter, _: RequestRecord, wanted: Sequence[int]) -> Demand:
     """Only what is asked for now counts."""
-    now = [0] * len(self.plan.classes)
-    for size_class, num_blocks in zip(self.plan.class_of_group, wanted, strict=True):
-        now[size_class] += num_blocks
+    now = self._plan.by_class(wanted)
     return Demand(now, list(now))
 
 
 def refuses_the_last_slab(
-    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] = ()
 ) -> bool:
     """One slab less than there is."""
-    return self.room(touched).num_spare_slabs(demand) > 0
+    return self._store.room(touched).num_spare_slabs(demand) > 0
 
 
 def grants_without_moving(
-    self: BlockStore, demand: Sequence[int], touched: Sequence[set[BlockId]]
+    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] = ()
 ) -> bool:
     """One slab more than there is."""
-    return self.room(touched).num_spare_slabs(demand) >= -1
+    return self._store.room(touched).num_spare_slabs(demand) >= -1
 
 
 @pytest.mark.parametrize(
     ("owner", "method", "fault"),
     [
-        (Pool, "_demand", forgets_what_was_promised),
-        (BlockStore, "fits", refuses_the_last_slab),
-        (BlockStore, "fits", grants_without_moving),
+        (Granter, "_demand", forgets_what_was_promised),
+        (Gate, "fits", refuses_the_last_slab),
+        (Gate, "fits", grants_without_moving),
     ],
 )
 def test_a_pool_that_breaks_its_word_is_caught(

@@ -41,7 +41,7 @@ def run(
     assert num_done[-1] == len(trace)
     assert num_done == sorted(num_done)
     assert not pool.requests
-    assert not any(pool.num_granted)
+    assert not any(pool.store.num_granted)
     check_integrity(pool)
     return tally
 

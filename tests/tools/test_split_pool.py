@@ -78,7 +78,7 @@ def test_concurrent_requests_end_and_leave_nothing() -> None:
     )
     tally = engine.run(lambda _: None)
     assert tally.num_finished == len(trace)
-    assert not any(part.requests or any(part.num_granted) for part in pool.parts)
+    assert not any(part.requests or any(part.store.num_granted) for part in pool.parts)
 
 
 def test_a_model_of_one_kind_cannot_be_split() -> None:

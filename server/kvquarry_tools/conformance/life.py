@@ -138,7 +138,7 @@ class RandomLife:
             return
         if fits == bool(moves_of(answer)):
             raise NotConforming("blocks moved where that was not needed, or did not where it was")
-        owed = list(self._pool.owed)
+        owed = list(self._pool.requests.owed)
         in_all = list(map(operator.add, demand, owed))
         if fits and _fits(room, in_all) and not _fits(self._pool.store.room(), owed):
             raise NotConforming(f"{owed} blocks by class were promised and fit no longer")
@@ -184,7 +184,7 @@ class RandomLife:
                 names = names[-1:]
             columns = [held[group][-len(names) :] for group in members]
             for name, row in zip(names, list(zip(*columns, strict=True)), strict=False):
-                if not store.is_hashed(plan.class_of_kind(kind), row[0]):
+                if not store.contents.is_hashed(plan.class_of_kind(kind), row[0]):
                     self._pool.commit(handle, kind, name, row)
 
     def _drain(self) -> None:

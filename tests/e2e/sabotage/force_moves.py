@@ -28,13 +28,13 @@ def _begin_step_and_move(shadow: Any) -> None:
 def _moves(pool: Any) -> Any:
     """Of every class, as many slabs are cleared as its holes can take in."""
     nothing = [0] * len(pool.plan.classes)
-    evacuator, room = pool._evacuator, pool.store.room()
+    evacuator, room = pool.evacuator, pool.store.room()
     candidates = [
         one
         for index in range(len(pool.plan.classes))
         for one in evacuator._candidates(ClassId(index), room, nothing, {SlabId(0)})
     ]
-    return evacuator.clear(Evacuation(candidates, nothing), pool.requests.values())
+    return evacuator.clear(Evacuation(candidates, nothing))
 
 
 Shadow.begin_step = _begin_step_and_move

@@ -43,9 +43,9 @@ def measure(parts: Iterable[Pool], num_empty_tokens: int, now_s: float) -> Occup
         for index in range(len(plan.classes)):
             size_class, block_bytes = ClassId(index), plan.block_bytes(ClassId(index))
             num_used = _num_used(pool, size_class)
-            used += (num_used + pool.num_granted[index]) * block_bytes
+            used += (num_used + pool.store.num_granted[index]) * block_bytes
             content += int(num_used * _content_bytes(plan, size_class))
-            cached += pool.store.num_cached(size_class) * block_bytes
+            cached += pool.store.cache.num_cached(size_class) * block_bytes
             external += pool.store.slabs.num_free(size_class) * block_bytes
     content -= min(num_empty_tokens * token_bytes, content)
     return Occupancy(
@@ -56,9 +56,9 @@ def measure(parts: Iterable[Pool], num_empty_tokens: int, now_s: float) -> Occup
 def _num_used(pool: Pool, size_class: ClassId) -> int:
     """Referenced blocks of a class."""
     store, per_slab = pool.store, pool.plan.classes[size_class].blocks_per_slab
-    num_idle = store.slabs.num_free(size_class) + store.num_cached(size_class)
+    num_idle = store.slabs.num_free(size_class) + store.cache.num_cached(size_class)
     num_carved = store.slabs.num_carved(size_class) * per_slab
-    return num_carved - num_idle - pool.num_granted[size_class]
+    return num_carved - num_idle - pool.store.num_granted[size_class]
 
 
 def _content_bytes(plan: Plan, size_class: ClassId) -> float:

@@ -1,0 +1,130 @@
+"""Hands out blocks, and decides what has to go for them."""
+
+from collections.abc import Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.demand import Demand
+from kvquarry_core.eviction import Eviction
+from kvquarry_core.ids import BlockId, ClassId, SlabId
+from kvquarry_core.placement import Placement
+
+
+class Allocator:
+    """Delivers whatever the :class:`~kvquarry_core.gate.Gate` said would fit."""
+
+    def __init__(self, store: BlockStore, placement: Placement, eviction: Eviction) -> None:
+        self._store = store
+        self._slabs = store.slabs
+        self._cache = store.cache
+        self._placement = placement
+        self._eviction = eviction
+        self._class_ids = [ClassId(index) for index in range(len(store.plan.classes))]
+
+    def secure(self, demand: Demand) -> None:
+        """Gather enough slabs that every class can serve its demand out of its own.
+
+        Call only when the gate said yes, and before the first :meth:`grant` of the demand.
+        Clearing a slab may empty others by the way, where rows span them: then the class that
+        counted on those is short in its turn, and a slab is there for it.
+        """
+        short = self._shortest(demand.now)
+        while short is not None:
+            if not self._slabs.num_unassigned:
+                slab = self._spare_slab(short, demand)
+                assert slab is not None, f"the gate promised a slab for class {short}"
+                self._store.clear_slab(slab)
+            self._slabs.carve(short)
+            short = self._shortest(demand.now)
+
+    def grant(
+        self, size_class: ClassId, num_blocks: int, near: SlabId | None, demand: Demand
+    ) -> list[BlockId]:
+        """Take blocks off the free ones; ``demand`` is what is still wanted and shrinks.
+
+        Never fails after :meth:`secure`, and what was promised beyond the demand still fits
+        afterwards.
+        """
+        granted: list[BlockId] = []
+        while len(granted) < num_blocks:
+            slab = self._placement.choose(self._slabs, size_class, near)
+            if slab is None:
+                slab = self._make_room(size_class, demand)
+            blocks = self._store.grant(size_class, slab, num_blocks - len(granted))
+            demand.shrink(size_class, len(blocks))
+            granted += blocks
+            near = slab
+        return granted
+
+    def _shortest(self, demand: Sequence[int]) -> ClassId | None:
+        """A class that cannot serve its demand out of its own, if there is one."""
+        for size_class in self._class_ids:
+            if self._store.num_own(size_class) < demand[size_class]:
+                return size_class
+        return None
+
+    def _make_room(self, size_class: ClassId, demand: Demand) -> SlabId:
+        """A slab of the class with a free block, though none in use has one.
+
+        Whichever costs least: a free block beside cached content, an unassigned slab, or what has
+        not been used for the longest time. A way that takes a slab which somebody was promised is
+        left out.
+        """
+        room = self._store.room()
+        num_spare = room.num_spare_slabs(demand.promised)
+        surplus = room.surplus(size_class, demand.promised)
+        per_slab = self._store.plan.classes[size_class].blocks_per_slab
+        may_use_idle = num_spare > 0 or room.idle[size_class] > surplus // per_slab
+        may_add_slab = num_spare > 0 or surplus < 0
+        if may_use_idle and self._slabs.partial_idle(size_class):
+            return next(iter(self._slabs.partial_idle(size_class)))
+        if may_add_slab and self._slabs.num_unassigned:
+            return self._slabs.carve(size_class)
+        victims = self._victims(size_class)
+        if victims and not (may_use_idle or self._is_beside_used(size_class, victims[0])):
+            oldest = self._cache.oldest_beside_used(size_class)
+            victims = () if oldest is None else (oldest,)
+        other = self._spare_slab(size_class, demand) if may_add_slab else None
+        if other is not None and not (victims and self._outlives(other, size_class, victims[0])):
+            self._store.clear_slab(other)
+            return self._slabs.carve(size_class)
+        assert victims, f"the gate promised a block of class {size_class}"
+        return self._evict(size_class, victims)
+
+    def _victims(self, size_class: ClassId) -> Sequence[BlockId]:
+        """The cached blocks of a class that are missed least."""
+        if not self._cache.num_cached(size_class):
+            return ()
+        return self._eviction.victims(self._cache, size_class)
+
+    def _is_beside_used(self, size_class: ClassId, block: BlockId) -> bool:
+        """Whether a block's slab is in use anyhow."""
+        return self._slabs.num_used_in(self._slabs.slab_of(size_class, block)) > 0
+
+    def _spare_slab(self, size_class: ClassId, demand: Demand) -> SlabId | None:
+        """The idle slab of another class that can do without it and is missed least."""
+        best: SlabId | None = None
+        best_worth = 0.0
+        for other in self._class_ids:
+            slab = self._cache.longest_idle(other)
+            if other == size_class or slab is None:
+                continue
+            per_slab = self._store.plan.classes[other].blocks_per_slab
+            if self._store.num_own(other) - per_slab < demand.promised[other]:
+                continue
+            worth = self._eviction.slab_worth(self._cache, other, slab)
+            if best is None or worth < best_worth:
+                best, best_worth = slab, worth
+        return best
+
+    def _outlives(self, slab: SlabId, size_class: ClassId, block: BlockId) -> bool:
+        """Whether another class's idle slab is missed as much as a block, or more."""
+        owner = self._slabs.owner(slab)
+        assert owner is not None, f"slab {slab} belongs to nobody"
+        slab_worth = self._eviction.slab_worth(self._cache, owner, slab)
+        return slab_worth >= self._eviction.block_worth(self._cache, size_class, block)
+
+    def _evict(self, size_class: ClassId, victims: Sequence[BlockId]) -> SlabId:
+        """Free cached blocks and their rows; the first one's slab, carved again if emptied."""
+        self._store.evict_all(size_class, victims)
+        slab = self._slabs.slab_of(size_class, victims[0])
+        return slab if self._slabs.owner(slab) == size_class else self._slabs.carve(size_class)

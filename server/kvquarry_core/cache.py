@@ -1,0 +1,160 @@
+"""Cached content, from what is out of use for the longest time to what fell out of use last."""
+
+from collections.abc import Container, Iterator, Sequence
+
+from kvquarry_core.contents import Contents
+from kvquarry_core.ids import BlockId, ClassId, SlabId
+from kvquarry_core.lru import OLDEST_STAMP, RecencyList
+from kvquarry_core.plan import Plan
+from kvquarry_core.slabs import SlabMap
+
+
+class Cache:
+    """Cached blocks, and the slabs that hold nothing else, by age.
+
+    A slab with cached blocks and none in use is *idle*: other classes can have it. Policies read
+    here (:class:`~kvquarry_core.eviction.CacheView`) what may go.
+    """
+
+    def __init__(self, plan: Plan, slabs: SlabMap, contents: Contents) -> None:
+        self._plan = plan
+        self._slabs = slabs
+        self._contents = contents
+        self._clock = 0
+        self._blocks = [RecencyList[BlockId](c.num_blocks) for c in plan.classes]
+        self._idle = [RecencyList[SlabId](plan.num_slabs) for _ in plan.classes]
+
+    # As policies see it.
+
+    @property
+    def now(self) -> int:
+        """The stamp given last."""
+        return self._clock
+
+    def by_age(self, size_class: ClassId) -> Iterator[BlockId]:
+        """The cached blocks of a class, the one that was not used for the longest time first."""
+        return iter(self._blocks[size_class])
+
+    def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
+        """When a cached block fell out of use."""
+        return self._blocks[size_class].stamp_of(block)
+
+    def idle_slabs(self, size_class: ClassId) -> Iterator[SlabId]:
+        """The slabs of a class that hold cached blocks and none in use, the longest idle first."""
+        return iter(self._idle[size_class])
+
+    def idle_since(self, size_class: ClassId, slab: SlabId) -> int:
+        """When a slab fell idle."""
+        return self._idle[size_class].stamp_of(slab)
+
+    def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
+        """The cached blocks of a slab; O(blocks per slab)."""
+        cached = self._blocks[size_class]
+        return [block for block in self._slabs.blocks_of(size_class, slab) if block in cached]
+
+    def saved_tokens_per_byte(self, size_class: ClassId, block: BlockId) -> float:
+        """Tokens that need not be computed while a cached block is there, by its size."""
+        tokens = self._contents.num_tokens(size_class, block)
+        return tokens / self._plan.block_bytes(size_class)
+
+    # As those see it who need memory.
+
+    def num_cached(self, size_class: ClassId) -> int:
+        """Blocks nobody references that still hold findable content."""
+        return len(self._blocks[size_class])
+
+    def num_idle(self, size_class: ClassId) -> int:
+        """Slabs of a class that other classes can have."""
+        return len(self._idle[size_class])
+
+    def longest_idle(self, size_class: ClassId) -> SlabId | None:
+        """The slab of a class that fell idle first, if any is."""
+        return self._idle[size_class].oldest()
+
+    def oldest_beside_used(
+        self, size_class: ClassId, leaving: Container[SlabId] = ()
+    ) -> BlockId | None:
+        """The oldest cached block of some slab in use, other than those about to be cleared."""
+        slab = self._slabs.mixed(size_class, leaving)
+        if slab is None:
+            return None
+        return min(
+            self.cached_in(size_class, slab), key=lambda block: self.stamp_of(size_class, block)
+        )
+
+    # As blocks come and go.
+
+    def add(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Nobody uses these hashed blocks any more: they are cached, in this order."""
+        self._blocks[size_class].push_all(blocks, self._clock + 1)
+        self._clock += len(blocks)
+        # From the last block to the first: a slab falls idle with the last of its blocks.
+        counts = self._slabs.count_by_slab(size_class, blocks[::-1])
+        for slab, num_blocks in reversed(counts.items()):
+            self._slabs.unuse(size_class, slab, num_blocks)
+            self.settle(size_class, slab)
+
+    def add_oldest(self, size_class: ClassId, block: BlockId) -> None:
+        """The same for a block that is to go before all others."""
+        self._blocks[size_class].push_oldest(block)
+        slab = self._slabs.slab_of(size_class, block)
+        self._slabs.unuse(size_class, slab, 1)
+        self.settle(size_class, slab)
+
+    def make_oldest(self, size_class: ClassId, block: BlockId) -> bool:
+        """A cached block is to go before all others; False for one that is not cached."""
+        cached, idle = self._blocks[size_class], self._idle[size_class]
+        if block not in cached:
+            return False
+        cached.remove(block)
+        cached.push_oldest(block)
+        slab = self._slabs.slab_of(size_class, block)
+        if slab in idle and self._goes_first(size_class, slab):
+            idle.remove(slab)
+            idle.push_oldest(slab)
+        return True
+
+    def take(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Somebody uses cached blocks again."""
+        self._blocks[size_class].remove_all(blocks)
+        for slab, num_blocks in self._slabs.count_by_slab(size_class, blocks).items():
+            self._slabs.use(size_class, slab, num_blocks)
+            self.wake(size_class, slab)
+
+    def drop(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Cached blocks hold nothing any more: they are free."""
+        self._blocks[size_class].remove_all(blocks)
+        for block in blocks:
+            self.settle(size_class, self._slabs.push_free(size_class, block))
+
+    def wake(self, size_class: ClassId, slab: SlabId) -> None:
+        """A block of a slab is in use: no other class can have it."""
+        if slab in self._idle[size_class]:
+            self._idle[size_class].remove(slab)
+
+    def settle(self, size_class: ClassId, slab: SlabId) -> None:
+        """After a block of a slab fell free or cached: the slab may now be idle or empty."""
+        if self._slabs.num_used_in(slab):
+            return
+        idle = self._idle[size_class]
+        if self._slabs.is_empty(slab):
+            if slab in idle:
+                idle.remove(slab)
+            self._slabs.reclaim(slab)
+        elif slab not in idle:
+            if self._goes_first(size_class, slab):
+                idle.push_oldest(slab)
+            else:
+                self._clock += 1
+                idle.push(slab, self._clock)
+
+    def _goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
+        """Whether an idle slab holds nothing that anybody will miss."""
+        cached = self._blocks[size_class]
+        oldest = cached.oldest()
+        if oldest is None or cached.stamp_of(oldest) != OLDEST_STAMP:
+            return False
+        return all(
+            block not in cached or cached.stamp_of(block) == OLDEST_STAMP
+            for block in self._slabs.blocks_of(size_class, slab)
+        )

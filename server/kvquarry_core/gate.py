@@ -1,0 +1,56 @@
+"""Yes, or no with the numbers: the one place that says whether blocks can be had.
+
+Whoever is let through is served: the :class:`~kvquarry_core.allocator.Allocator` delivers what was
+said to fit here.
+"""
+
+from collections.abc import Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.coordinator import NOTHING_HIT, Hit
+from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
+from kvquarry_core.ids import BlockId, ClassId
+from kvquarry_core.messages import Refusal, RefusalCause
+
+
+class Gate:
+    """Answers demands by what is there, what can be evicted and what can be moved.
+
+    ``touched`` are blocks, by class, that will be referenced first, so that neither they nor their
+    slabs can be evicted for the demand; by default there are none.
+    """
+
+    def __init__(self, store: BlockStore, evacuator: Evacuator) -> None:
+        self._store = store
+        self._evacuator = evacuator
+        self._class_ids = [ClassId(index) for index in range(len(store.plan.classes))]
+        self._nothing: Sequence[set[BlockId]] = [set() for _ in self._class_ids]
+
+    def fits(self, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None) -> bool:
+        """Whether ``demand[c]`` blocks of every class ``c`` can be had at once, moving nothing."""
+        touched = touched or self._nothing
+        # Mostly there is plenty, and nobody need look at each touched block.
+        return (
+            self._store.room_at_worst(touched).num_spare_slabs(demand) >= 0
+            or self._store.room(touched).num_spare_slabs(demand) >= 0
+        )
+
+    def way(
+        self, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
+    ) -> Evacuation | None:
+        """What to clear so that a demand fits, mostly nothing; None where there is no way."""
+        if self.fits(demand, touched):
+            return NO_EVACUATION
+        return self._evacuator.plan(demand, touched or self._nothing) or None
+
+    def shortage(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
+        """The refusal for a demand that does not fit now, though an empty pool would hold it."""
+        return self._refusal(RefusalCause.SHORTAGE, demand, hit)
+
+    def never(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
+        """The refusal for a demand that not even an empty pool would hold."""
+        return self._refusal(RefusalCause.NEVER_FITS, demand, hit)
+
+    def _refusal(self, cause: RefusalCause, demand: Sequence[int], hit: Hit) -> Refusal:
+        available = map(self._store.num_available, self._class_ids)
+        return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), tuple(available))
