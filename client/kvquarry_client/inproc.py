@@ -130,8 +130,7 @@ class InprocLedger:
 
     def take_evictions(self) -> list[Eviction]:
         """See :meth:`Ledger.take_evictions`."""
-        forgotten = self._log.drain(self.pool.store.index)
-        return [Eviction(one.kind, one.block_hash) for one in forgotten]
+        return [Eviction(*one) for one in self._log.drain(self.pool.store.index)]
 
     def close(self) -> None:
         """See :meth:`Ledger.close`; the pool goes with the process."""

@@ -1,6 +1,7 @@
 """Hands out blocks, and decides what has to go for them."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.demand import Demand
@@ -48,7 +49,7 @@ class Allocator:
         while len(granted) < num_blocks:
             slab = self._placement.choose(self._slabs, size_class, near)
             if slab is None:
-                slab = self._make_room(size_class, demand)
+                slab = self._make_room(size_class, num_blocks - len(granted), demand)
             blocks = self._store.grant(size_class, slab, num_blocks - len(granted))
             demand.shrink(size_class, len(blocks))
             granted += blocks
@@ -62,8 +63,8 @@ class Allocator:
                 return size_class
         return None
 
-    def _make_room(self, size_class: ClassId, demand: Demand) -> SlabId:
-        """A slab of the class with a free block, though none in use has one.
+    def _make_room(self, size_class: ClassId, most: int, demand: Demand) -> SlabId:
+        """A slab of the class with a free block or up to ``most``, though none in use has one.
 
         Whichever costs least: a free block beside cached content, an unassigned slab, or what has
         not been used for the longest time. A way that takes a slab which somebody was promised is
@@ -79,7 +80,7 @@ class Allocator:
             return next(iter(self._slabs.partial_idle(size_class)))
         if may_add_slab and self._slabs.num_unassigned:
             return self._slabs.carve(size_class)
-        victims = self._victims(size_class)
+        victims = self._victims(size_class, most)
         if victims and not (may_use_idle or self._is_beside_used(size_class, victims[0])):
             oldest = self._cache.oldest_beside_used(size_class)
             victims = () if oldest is None else (oldest,)
@@ -87,14 +88,18 @@ class Allocator:
         if other is not None and not (victims and self._outlives(other, size_class, victims[0])):
             self._store.clear_slab(other)
             return self._slabs.carve(size_class)
+        if other is not None:
+            victims = list(
+                takewhile(lambda block: self._outlives(other, size_class, block), victims)
+            )
         assert victims, f"the gate promised a block of class {size_class}"
         return self._evict(size_class, victims)
 
-    def _victims(self, size_class: ClassId) -> Sequence[BlockId]:
+    def _victims(self, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """The cached blocks of a class that are missed least."""
         if not self._cache.num_cached(size_class):
             return ()
-        return self._eviction.victims(self._cache, size_class)
+        return self._eviction.victims(self._cache, size_class, most)
 
     def _is_beside_used(self, size_class: ClassId, block: BlockId) -> bool:
         """Whether a block's slab is in use anyhow."""
@@ -125,6 +130,6 @@ class Allocator:
 
     def _evict(self, size_class: ClassId, victims: Sequence[BlockId]) -> SlabId:
         """Free cached blocks and their rows; the first one's slab, carved again if emptied."""
-        self._store.evict_all(size_class, victims)
+        self._store.evict(size_class, victims)
         slab = self._slabs.slab_of(size_class, victims[0])
         return slab if self._slabs.owner(slab) == size_class else self._slabs.carve(size_class)

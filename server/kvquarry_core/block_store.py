@@ -22,7 +22,7 @@ from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.plan import Plan
-from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_core.room import Room
 from kvquarry_core.sessions import Sessions
 from kvquarry_core.slabs import SlabMap
@@ -154,16 +154,16 @@ class BlockStore:
         The last of them goes first. So does a slab of which such blocks are all that is left.
         """
         refs, hashes = self._refs[size_class], self.contents.hashes(size_class)
+        falling: list[BlockId] = []
+        free: list[BlockId] = []
         for block in blocks:
             assert refs[block], f"block {block} of class {size_class} released once too often"
             refs[block] -= 1
-            if refs[block]:
-                continue
-            if hashes[block] is None:
-                self._free(size_class, (block,))
-            else:
-                self.sessions.outgrown[size_class].discard(block)
-                self.cache.add_oldest(size_class, block)
+            if not refs[block]:
+                (free if hashes[block] is None else falling).append(block)
+        self.sessions.outgrown[size_class].difference_update(falling)
+        self.cache.add_oldest(size_class, falling)
+        self._free(size_class, free)
 
     def let_go_first(self, size_class: ClassId, row: Iterable[BlockId]) -> None:
         """Nobody will miss a checkpoint: it is evicted first once nobody uses it."""
@@ -173,28 +173,31 @@ class BlockStore:
 
     # What nobody references.
 
-    def forget(self, commitment: Commitment) -> None:
-        """Drop a row's hash; its cached blocks become free. No member is left an orphan."""
-        size_class = self.plan.class_of_kind(commitment.kind)
-        self.contents.forget(commitment)
-        self.sessions.forget(size_class, commitment.row)
-        refs = self._refs[size_class]
-        self.cache.drop(size_class, [block for block in commitment.row if not refs[block]])
-        self._observer.forgotten(commitment)
+    def forget(self, size_class: ClassId, blocks: Iterable[BlockId]) -> int:
+        """Drop the hashes of blocks, each with its row; those that are cached become free.
 
-    def evict_all(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        No member of a row is left an orphan.
+
+        Returns:
+            How many blocks lost their hash.
+        """
+        refs, num_forgotten = self._refs[size_class], 0
+        for rows in self.contents.forget(size_class, blocks):
+            self.sessions.forget(size_class, rows.blocks)
+            self.cache.drop(size_class, [block for block in rows.blocks if not refs[block]])
+            self._observer.forgotten(rows)
+            num_forgotten += len(rows.blocks)
+        return num_forgotten
+
+    def evict(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Evict cached blocks, each with its row."""
-        for block in blocks:
-            commitment = self.contents.commitment(size_class, block)
-            if commitment is not None:
-                self.num_evictions[size_class] += len(commitment.row)
-                self.forget(commitment)
+        self.num_evictions[size_class] += self.forget(size_class, blocks)
 
     def clear_slab(self, slab: SlabId) -> None:
         """Evict every cached block of an idle slab, which makes it unassigned."""
         owner = self.slabs.owner(slab)
         assert owner is not None, f"slab {slab} belongs to nobody"
-        self.evict_all(owner, self.cache.cached_in(owner, slab))
+        self.evict(owner, self.cache.cached_in(owner, slab))
 
     # Used blocks elsewhere, see :mod:`kvquarry_core.evacuation`.
 
@@ -218,12 +221,11 @@ class BlockStore:
         self.release_to_go_first(size_class, going)
         return rest
 
-    def _free(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+    def _free(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Nobody uses these blocks any more, and they hold nothing."""
-        slabs, settle = self.slabs, self.cache.settle
-        for block in blocks:
-            slabs.unuse(size_class, slabs.slab_of(size_class, block), 1)
-            settle(size_class, slabs.push_free(size_class, block))
+        for slab, num_blocks in self.slabs.count_by_slab(size_class, blocks).items():
+            self.slabs.unuse(size_class, slab, num_blocks)
+        self.cache.settle(size_class, self.slabs.push_free(size_class, blocks))
 
     def _reserve_null_blocks(self) -> None:
         """Slab 0 belongs to the smallest class for ever; the null blocks lie in it."""

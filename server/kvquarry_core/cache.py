@@ -1,6 +1,7 @@
 """Cached content, from what is out of use for the longest time to what fell out of use last."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
 
 from kvquarry_core.contents import Contents
 from kvquarry_core.ids import BlockId, ClassId, SlabId
@@ -47,6 +48,17 @@ class Cache:
         """When a slab fell idle."""
         return self._idle[size_class].stamp_of(slab)
 
+    def oldest_run(self, size_class: ClassId, most: int) -> list[BlockId]:
+        """The oldest cached block and up to ``most`` in all that follow it in the same slab."""
+        by_age = self.by_age(size_class)
+        run = [next(by_age)]
+        slab = self._slabs.slab_of(size_class, run[0])
+        for block in islice(by_age, most - 1):
+            if self._slabs.slab_of(size_class, block) != slab:
+                break
+            run.append(block)
+        return run
+
     def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
         """The cached blocks of a slab; O(blocks per slab)."""
         cached = self._blocks[size_class]
@@ -88,18 +100,12 @@ class Cache:
         """Nobody uses these hashed blocks any more: they are cached, in this order."""
         self._blocks[size_class].push_all(blocks, self._clock + 1)
         self._clock += len(blocks)
-        # From the last block to the first: a slab falls idle with the last of its blocks.
-        counts = self._slabs.count_by_slab(size_class, blocks[::-1])
-        for slab, num_blocks in reversed(counts.items()):
-            self._slabs.unuse(size_class, slab, num_blocks)
-            self.settle(size_class, slab)
+        self._unuse(size_class, blocks)
 
-    def add_oldest(self, size_class: ClassId, block: BlockId) -> None:
-        """The same for a block that is to go before all others."""
-        self._blocks[size_class].push_oldest(block)
-        slab = self._slabs.slab_of(size_class, block)
-        self._slabs.unuse(size_class, slab, 1)
-        self.settle(size_class, slab)
+    def add_oldest(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """The same for blocks that are to go before all others, the last of them first."""
+        self._blocks[size_class].push_all_oldest(blocks)
+        self._unuse(size_class, blocks)
 
     def make_oldest(self, size_class: ClassId, block: BlockId) -> bool:
         """A cached block is to go before all others; False for one that is not cached."""
@@ -122,20 +128,29 @@ class Cache:
             self.wake(size_class, slab)
 
     def drop(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
-        """Cached blocks hold nothing any more: they are free."""
-        self._blocks[size_class].remove_all(blocks)
-        for block in blocks:
-            self.settle(size_class, self._slabs.push_free(size_class, block))
+        """Cached blocks hold nothing any more: they are free, and the first is the next to go."""
+        self._blocks[size_class].remove_all(blocks[::-1])
+        self.settle(size_class, self._slabs.push_free(size_class, blocks[::-1]))
 
     def wake(self, size_class: ClassId, slab: SlabId) -> None:
         """A block of a slab is in use: no other class can have it."""
         if slab in self._idle[size_class]:
             self._idle[size_class].remove(slab)
 
-    def settle(self, size_class: ClassId, slab: SlabId) -> None:
-        """After a block of a slab fell free or cached: the slab may now be idle or empty."""
-        if self._slabs.num_used_in(slab):
-            return
+    def settle(self, size_class: ClassId, slabs: Iterable[SlabId]) -> None:
+        """After blocks of slabs fell free or cached: the slabs may now be idle or empty."""
+        for slab in slabs:
+            if not self._slabs.num_used_in(slab):
+                self._settle_unused(size_class, slab)
+
+    def _unuse(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Blocks fell cached, in this order; a slab falls idle with the last of its blocks."""
+        counts = self._slabs.count_by_slab(size_class, blocks[::-1])
+        for slab, num_blocks in counts.items():
+            self._slabs.unuse(size_class, slab, num_blocks)
+        self.settle(size_class, reversed(counts))
+
+    def _settle_unused(self, size_class: ClassId, slab: SlabId) -> None:
         idle = self._idle[size_class]
         if self._slabs.is_empty(slab):
             if slab in idle:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId
 from kvquarry_core.plan import Plan
-from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.prefix_index import Commitment, PrefixIndex, Rows
 
 
 class Contents:
@@ -98,14 +98,39 @@ class Contents:
         for unwritten in self._unwritten:
             unwritten.clear()
 
-    def forget(self, commitment: Commitment) -> None:
-        """Drop a row's hash."""
-        size_class = self._plan.class_of_kind(commitment.kind)
-        self._index.remove(commitment)
+    def forget(self, size_class: ClassId, blocks: Iterable[BlockId]) -> list[Rows]:
+        """Drop the hashes of those blocks that have one, each with its row; the rows that went."""
+        gone = self._rows_with(size_class, blocks)
         hashes, depths = self._hashes[size_class], self._depths[size_class]
-        for block in commitment.row:
-            hashes[block] = None
-            depths.pop(block, None)
+        for rows in gone:
+            self._index.remove(rows)
+            for block in rows.blocks:
+                hashes[block] = None
+            if depths:
+                for block in rows.blocks:
+                    depths.pop(block, None)
+        return gone
+
+    def _rows_with(self, size_class: ClassId, blocks: Iterable[BlockId]) -> list[Rows]:
+        """The rows that blocks belong to, by kind, each once."""
+        kinds, hashes = self._kinds_of_class[size_class], self._hashes[size_class]
+        if len(kinds) == 1 and len(self._plan.kinds[kinds[0]]) == 1:
+            # Mostly a row is a block, and there is nothing to look up.
+            named = {block: block_hash for block in blocks if (block_hash := hashes[block])}
+            return [Rows(kinds[0], list(named.values()), list(named))] if named else []
+        found = {}
+        for block in blocks:
+            commitment = self.commitment(size_class, block)
+            if commitment is not None:
+                found[commitment.kind, commitment.row] = commitment.block_hash
+        return [
+            Rows(
+                kind,
+                [block_hash for (owner, _), block_hash in found.items() if owner == kind],
+                [block for owner, row in found if owner == kind for block in row],
+            )
+            for kind in dict.fromkeys(owner for owner, _ in found)
+        ]
 
     def move(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
         """What a block holds is in another one now."""

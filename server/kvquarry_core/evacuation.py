@@ -136,7 +136,7 @@ class Evacuator:
     def _clear(self, one: Candidate, leaving: set[SlabId]) -> dict[BlockId, BlockId]:
         """Where each used block of a slab went."""
         slabs, size_class = self._store.slabs, one.owner
-        self._store.evict_all(size_class, self._store.cache.cached_in(size_class, one.slab))
+        self._store.evict(size_class, self._store.cache.cached_in(size_class, one.slab))
         free = set(slabs.free_blocks(one.slab))
         moved = {}
         for source in slabs.blocks_of(size_class, one.slab):
@@ -154,7 +154,7 @@ class Evacuator:
         if slab is None:
             victim = cache.oldest_beside_used(size_class, leaving)
             if victim is not None:
-                self._store.evict_all(size_class, (victim,))
+                self._store.evict(size_class, (victim,))
                 slab = slabs.slab_of(size_class, victim)
         return slab
 

@@ -38,6 +38,13 @@ class CacheView(Protocol):
         """When a slab fell idle: nothing in it was used since."""
         ...
 
+    def oldest_run(self, size_class: ClassId, most: int) -> list[BlockId]:
+        """The oldest cached block and up to ``most`` in all that follow it in the same slab.
+
+        Called where there is one; O(length of the run).
+        """
+        ...
+
     def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
         """The cached blocks of a slab; O(blocks per slab)."""
         ...
@@ -50,10 +57,16 @@ class CacheView(Protocol):
 class Eviction(Protocol):
     """Chooses what goes. Called when no block is to be had otherwise."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """The cached blocks of a class to evict next, together; their rows go with them.
 
-        Called where there are some; the first is taken at once.
+        Called where there are some.
+
+        Args:
+            cache: What there is.
+            size_class: The class a block is wanted of.
+            most: How many blocks are wanted. Fewer are as good, since this is called again; more
+                go where a policy sees a sense in it. The first is taken at once.
         """
         ...
 
@@ -69,9 +82,9 @@ class Eviction(Protocol):
 class Lru:
     """What was not used for the longest time goes first."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
-        return (next(cache.by_age(size_class)),)
+        return cache.oldest_run(size_class, most)
 
     def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
         """See :meth:`Eviction.block_worth`."""
@@ -89,11 +102,11 @@ class SlabAware(Lru):
     from the other classes.
     """
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
         slab = next(cache.idle_slabs(size_class), None)
         if slab is None:
-            return super().victims(cache, size_class)
+            return super().victims(cache, size_class, most)
         return cache.cached_in(size_class, slab)
 
 
@@ -111,13 +124,15 @@ class SavedWork(Lru):
     #: How much saved work counts beside recency; both run from 0 to 1 among the candidates.
     _WEIGHT = 1.0
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
+        del most  # One at a time, each weighed against those that are left.
         candidates = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
         saved = [cache.saved_tokens_per_byte(size_class, block) for block in candidates]
-        most = max(saved) or 1.0
+        most_saved = max(saved) or 1.0
         worths = [
-            age / len(candidates) + self._WEIGHT * saves / most for age, saves in enumerate(saved)
+            age / len(candidates) + self._WEIGHT * saves / most_saved
+            for age, saves in enumerate(saved)
         ]
         return (candidates[worths.index(min(worths))],)
 

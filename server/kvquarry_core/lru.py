@@ -62,12 +62,19 @@ class RecencyList(Generic[_Member]):
 
     def push_oldest(self, member: _Member) -> None:
         """Make ``member`` the oldest, with a stamp below those of all pushes that count up."""
-        oldest = self._newer[self._end]
-        assert self._newer[member] == _ABSENT, f"{member} is in the list already"
-        self._stamp[member] = OLDEST_STAMP
-        self._tie(self._end, member)
-        self._tie(member, oldest)
-        self._length += 1
+        self.push_all_oldest((member,))
+
+    def push_all_oldest(self, members: Sequence[_Member]) -> None:
+        """The same for ``members``, one after the other: the last of them is the oldest then."""
+        older, newer, stamps, oldest = self._older, self._newer, self._stamp, self._newer[self._end]
+        for member in members:
+            assert newer[member] == _ABSENT, f"{member} is in the list already"
+            newer[member] = oldest
+            older[oldest] = member
+            stamps[member] = OLDEST_STAMP
+            oldest = member
+        self._tie(self._end, oldest)
+        self._length += len(members)
 
     def remove(self, member: _Member) -> None:
         """Take ``member`` out, wherever it stands."""

@@ -244,19 +244,14 @@ class Pool:
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Make blocks unfindable, for instance because a transfer left them invalid."""
         checks.check_blocks(self.plan, group, blocks)
-        size_class = self.plan.class_of_group[group]
-        for block in blocks:
-            commitment = self.store.contents.commitment(size_class, block)
-            if commitment is not None:
-                self.store.forget(commitment)
+        self.store.forget(self.plan.class_of_group[group], blocks)
 
     def reset_cache(self) -> bool:
         """Forget all cached content, unless a request still uses blocks."""
         if any(any(record.held) for record in self.requests.values()):
             return False
-        for index in range(len(self.plan.kinds)):
-            for commitment in self.store.index.commitments(KindId(index)):
-                self.store.forget(commitment)
+        for kind in map(KindId, range(len(self.plan.kinds))):
+            self.store.forget(self.plan.class_of_kind(kind), self.store.index.firsts(kind))
         self.begin_step()
         return True
 

@@ -8,7 +8,9 @@ kept, the older is found.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.ids import BlockHash, BlockId, KindId
 
 #: One block per member group of a kind, in the kind's group order.
@@ -24,6 +26,21 @@ class Commitment:
     row: Row
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one kind.
+
+    Attributes:
+        kind: The kind.
+        hashes: What each row holds.
+        blocks: The rows one after another, each with one block per group of the kind.
+    """
+
+    kind: KindId
+    hashes: Sequence[BlockHash]
+    blocks: Sequence[BlockId]
+
+
 class PrefixIndex:
     """What content is where, for every kind of one pool.
 
@@ -34,8 +51,9 @@ class PrefixIndex:
         self._found: list[dict[BlockHash, BlockId]] = [{} for _ in range(num_kinds)]
         # Rows of more than one block, by their first.
         self._rows: list[dict[BlockId, Row]] = [{} for _ in range(num_kinds)]
-        # A second row for one hash is rare: kept aside, so that an entry costs one reference.
-        self._twins: dict[tuple[KindId, BlockHash], list[BlockId]] = {}
+        # A second row for one hash is rare: kept aside, so that an entry costs one reference. An
+        # ordered set: a popular prompt may have as many twins as there are requests.
+        self._twins: list[dict[BlockHash, dict[BlockId, None]]] = [{} for _ in range(num_kinds)]
 
     def find(self, kind: KindId, block_hash: BlockHash) -> BlockId | None:
         """The first block of the oldest row that holds the content, or None."""
@@ -52,6 +70,15 @@ class PrefixIndex:
             firsts.append(first)
         return firsts
 
+    def num_up_to_last(self, kinds: Sequence[KindId], hashes: Sequence[BlockHash | None]) -> int:
+        """How many hashes there are up to the last that all of ``kinds`` have; 0 for none."""
+        first, *others = (self._found[kind] for kind in kinds)
+        for place in range(len(hashes), 0, -1):
+            block_hash = hashes[place - 1]
+            if block_hash in first and all(block_hash in found for found in others):
+                return place
+        return 0
+
     def row(self, kind: KindId, first: BlockId) -> Row:
         """The whole row that begins with a block."""
         return self._rows[kind].get(first) or (first,)
@@ -67,7 +94,10 @@ class PrefixIndex:
         first = self._found[kind].get(block_hash)
         if first is None:
             return None
-        for one in (first, *self._twins.get((kind, block_hash), ())):
+        if not self._rows[kind]:
+            is_there = block == first or block in self._twins[kind].get(block_hash, ())
+            return (block,) if is_there else None
+        for one in (first, *self._twins[kind].get(block_hash, ())):
             row = self.row(kind, one)
             if block in row:
                 return row
@@ -89,22 +119,30 @@ class PrefixIndex:
                 self._rows[kind][first] = tuple(blocks[start : start + width])
         for block_hash, first in zip(hashes, firsts, strict=True):
             if found.setdefault(block_hash, first) != first:
-                self._twins.setdefault((kind, block_hash), []).append(first)
+                self._twins[kind].setdefault(block_hash, {})[first] = None
 
-    def remove(self, commitment: Commitment) -> None:
-        """Forget one row; an equal one that was kept aside takes its place."""
-        first, key = commitment.row[0], (commitment.kind, commitment.block_hash)
-        found, twins = self._found[commitment.kind], self._twins.get(key)
-        if found[commitment.block_hash] != first:
-            assert twins is not None, f"{commitment} is not indexed"
-            twins.remove(first)
-        elif twins:
-            found[commitment.block_hash] = twins.pop(0)
-        else:
-            del found[commitment.block_hash]
-        if twins is not None and not twins:
-            del self._twins[key]
-        self._rows[commitment.kind].pop(first, None)
+    def remove(self, gone: Rows) -> None:
+        """Forget rows; equal ones that were kept aside take their places."""
+        kind, width = gone.kind, len(gone.blocks) // max(len(gone.hashes), 1)
+        found, rows, twins = self._found[kind], self._rows[kind], self._twins[kind]
+        for block_hash, first in zip(gone.hashes, gone.blocks[:: max(width, 1)], strict=True):
+            if twins and block_hash in twins:
+                self._remove_twin(kind, block_hash, first)
+            elif found.pop(block_hash, None) != first:
+                raise BrokenLaw(f"block {first} of kind {kind} is not indexed")
+            if width > 1:
+                del rows[first]
+
+    def _remove_twin(self, kind: KindId, block_hash: BlockHash, first: BlockId) -> None:
+        """Forget one of several rows of one hash."""
+        found, twins = self._found[kind], self._twins[kind][block_hash]
+        if found[block_hash] == first:
+            found[block_hash] = first = next(iter(twins))
+        elif first not in twins:
+            raise BrokenLaw(f"block {first} of kind {kind} is not indexed")
+        del twins[first]
+        if not twins:
+            del self._twins[kind][block_hash]
 
     def rename(self, commitment: Commitment, source: BlockId, target: BlockId) -> None:
         """A row's content is in another block now."""
@@ -118,15 +156,21 @@ class PrefixIndex:
         if self._found[kind][commitment.block_hash] == row[0]:
             self._found[kind][commitment.block_hash] = renamed[0]
         else:
-            twins = self._twins[kind, commitment.block_hash]
-            twins[twins.index(row[0])] = renamed[0]
+            twins = self._twins[kind][commitment.block_hash]
+            # Their order is that of their age.
+            renamed_twins = [renamed[0] if twin == row[0] else twin for twin in twins]
+            self._twins[kind][commitment.block_hash] = dict.fromkeys(renamed_twins)
+
+    def firsts(self, kind: KindId) -> list[BlockId]:
+        """The first block of every row of a kind."""
+        twins = chain.from_iterable(self._twins[kind].values())
+        return [*self._found[kind].values(), *twins]
 
     def commitments(self, kind: KindId) -> list[Commitment]:
         """Every entry of a kind, for audits."""
         entries = list(self._found[kind].items())
-        for (owner, block_hash), twins in self._twins.items():
-            if owner == kind:
-                entries += [(block_hash, first) for first in twins]
+        for block_hash, twins in self._twins[kind].items():
+            entries += [(block_hash, first) for first in twins]
         return [
             Commitment(kind, block_hash, self.row(kind, first)) for block_hash, first in entries
         ]

@@ -13,7 +13,7 @@ It may still show where prompts part, so it stays until its memory is wanted, an
 from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, KindId
+from kvquarry_core.ids import BlockId, GroupId, KindId
 from kvquarry_core.plan import GroupKind
 
 
@@ -42,20 +42,11 @@ class Reach:
         Goes back from the last block to the last checkpoint. Equal prefixes have equal hashes,
         whatever the kind, so the checkpoint at a block's end is found under the block's own.
         """
-        plan, num_reached = self._store.plan, len(held)
         if not self._is_judged[group]:
-            return num_reached
-        size_class = plan.class_of_group[group]
-        while num_reached and not self._has_checkpoint(
-            self._store.contents.hash_of(size_class, held[num_reached - 1])
-        ):
-            num_reached -= 1
+            return len(held)
+        plan = self._store.plan
+        hash_of = self._store.contents.hashes(plan.class_of_group[group])
+        hashes = [hash_of[block] for block in held]
+        num_reached = self._store.index.num_up_to_last(self._states, hashes)
         # A draft model's hit wants to see the block after the checkpoint, too.
         return min(num_reached + plan.groups[group].is_draft, len(held))
-
-    def _has_checkpoint(self, block_hash: BlockHash | None) -> bool:
-        """Whether every kind of state has one after some prefix."""
-        find = self._store.index.find
-        return block_hash is not None and all(
-            find(kind, block_hash) is not None for kind in self._states
-        )

@@ -10,6 +10,8 @@ turn after it resumes. If nobody but that one turn ever used the older one, nobo
 Where prompts of several sessions part, a checkpoint is hit more than once, and stays.
 """
 
+from collections.abc import Iterable
+
 from kvquarry_core.ids import BlockId, ClassId
 
 
@@ -32,10 +34,13 @@ class Sessions:
         """Whether a checkpoint has served one request alone."""
         return self.num_hits[size_class].get(first) == 1
 
-    def forget(self, size_class: ClassId, row: tuple[BlockId, ...]) -> None:
+    def forget(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Blocks hold no checkpoint any more."""
-        self.num_hits[size_class].pop(row[0], None)
-        self.outgrown[size_class].difference_update(row)
+        hits, outgrown = self.num_hits[size_class], self.outgrown[size_class]
+        if hits or outgrown:
+            for block in blocks:
+                hits.pop(block, None)
+                outgrown.discard(block)
 
     def rename(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
         """A checkpoint is in another block now."""

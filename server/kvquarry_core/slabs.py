@@ -201,19 +201,28 @@ class SlabMap:
             del self._partial[owner][slab]
         return blocks
 
-    def push_free(self, size_class: ClassId, block: BlockId) -> SlabId:
-        """Put a block back into its slab's free list and say which slab that is."""
-        slab = self.slab_of(size_class, block)
-        if not self._num_free[slab]:
-            if self._num_used[slab]:
-                self._add_partial(size_class, slab)
-            else:
-                self._partial_idle[size_class][slab] = None
-        self._next_free[size_class][block] = self._free_head[slab]
-        self._free_head[slab] = block
-        self._num_free[slab] += 1
-        self._num_free_of_class[size_class] += 1
-        return slab
+    def push_free(self, size_class: ClassId, blocks: Sequence[BlockId]) -> list[SlabId]:
+        """Put blocks back into their slabs' free lists, one after another.
+
+        Returns:
+            The slabs, in the order of the last of their blocks.
+        """
+        next_free, heads = self._next_free[size_class], self._free_head
+        counts = self.count_by_slab(size_class, blocks[::-1])
+        for slab, num_blocks in counts.items():
+            if not self._num_free[slab]:
+                if self._num_used[slab]:
+                    self._add_partial(size_class, slab)
+                else:
+                    self._partial_idle[size_class][slab] = None
+            self._num_free[slab] += num_blocks
+        per_slab = self._blocks_per_slab[size_class]
+        for block in blocks:
+            slab = SlabId(block // per_slab)
+            next_free[block] = heads[slab]
+            heads[slab] = block
+        self._num_free_of_class[size_class] += len(blocks)
+        return list(reversed(counts))
 
     def _add_partial(self, size_class: ClassId, slab: SlabId) -> None:
         self._partial[size_class][slab] = None

@@ -6,6 +6,7 @@ want of blocks changes nothing and is not counted; neither is a mistake.
 
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.messages import AdmitRequest, Ask, Refusal
@@ -145,8 +146,8 @@ class Attachment:
         """What can no longer be found, in order; neighbours of one kind together."""
         forgotten = self._evictions.drain(self.pool.store.index, _MOST_EVICTIONS)
         return tuple(
-            Eviction(kind, tuple(commitment.block_hash for commitment in commitments))
-            for kind, commitments in groupby(forgotten, key=lambda commitment: commitment.kind)
+            Eviction(kind, tuple(block_hash for _, block_hash in rows))
+            for kind, rows in groupby(forgotten, key=itemgetter(0))
         )
 
     def _check_allowed(self, operation: Operation) -> None:

@@ -12,7 +12,7 @@ from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment, Row
+from kvquarry_core.prefix_index import Row, Rows
 from tests.core import expectations, farewell, reference
 from tests.core.books import Books, FakeRequest, FindableRow, Place, classes_of, content
 from tests.core.memory import Key, Memory, Tag
@@ -217,13 +217,18 @@ class FakeEngine:
         assert self.pool.reset_cache() != in_use
         assert in_use or not self.books.findable
 
-    def forgotten(self, commitment: Commitment) -> None:
-        """The pool's observer: strike out a row."""
-        key = (commitment.kind, commitment.block_hash)
-        rows = self.books.findable[key]
-        [entry] = [entry for entry in rows if entry.row == commitment.row]
-        rows.remove(entry)
-        if not rows:
+    def forgotten(self, rows: Rows) -> None:
+        """The pool's observer: strike out rows."""
+        width = len(rows.blocks) // len(rows.hashes)
+        for number, block_hash in enumerate(rows.hashes):
+            row = tuple(rows.blocks[number * width : (number + 1) * width])
+            self._strike_out((rows.kind, block_hash), row)
+
+    def _strike_out(self, key: tuple[KindId, BlockHash], row: Row) -> None:
+        entries = self.books.findable[key]
+        [entry] = [entry for entry in entries if entry.row == row]
+        entries.remove(entry)
+        if not entries:
             del self.books.findable[key]
         self.lost.append(entry)
 

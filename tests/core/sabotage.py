@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.contents import Contents
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.eviction import CacheView, Lru
 from kvquarry_core.gate import Gate
@@ -21,7 +22,7 @@ from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, Kind
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment, PrefixIndex
+from kvquarry_core.prefix_index import PrefixIndex, Rows
 from kvquarry_core.slabs import SlabMap
 
 
@@ -35,7 +36,7 @@ class Sabotage:
 
 
 _touch, _release, _give_back = BlockStore.touch, BlockStore.release, BlockStore.give_back
-_forget, _fits = BlockStore.forget, Gate.fits
+_forget, _fits = Contents.forget, Gate.fits
 _reclaim, _pop_free = SlabMap.reclaim, SlabMap.pop_free
 _admit, _commit_rows, _longest_hit = Pool.admit, Pool.commit_rows, Coordinator.longest_hit
 _find, _find_leading = PrefixIndex.find, PrefixIndex.find_leading
@@ -69,15 +70,28 @@ def release_frees_what_is_shared(
         _release(self, size_class, [block])
 
 
-def forget_leaves_orphans(self: BlockStore, commitment: Commitment) -> None:
+def forget_leaves_orphans(
+    self: Contents, size_class: ClassId, blocks: Iterable[BlockId]
+) -> list[Rows]:
     """Only the first block of a row loses its hash."""
-    _forget(self, replace(commitment, row=commitment.row[:1]))
+    orphaning = []
+    for rows in _forget(self, size_class, blocks):
+        width = len(rows.blocks) // len(rows.hashes)
+        for place, block in enumerate(rows.blocks):
+            if place % width:
+                self._hashes[size_class][block] = rows.hashes[place // width]
+        orphaning.append(replace(rows, blocks=rows.blocks[::width]))
+    return orphaning
 
 
-def forget_keeps_the_index_entry(self: BlockStore, commitment: Commitment) -> None:
+def forget_keeps_the_index_entry(
+    self: Contents, size_class: ClassId, blocks: Iterable[BlockId]
+) -> list[Rows]:
     """The blocks are free, but their content is still found."""
-    _forget(self, commitment)
-    self.index.insert(commitment.kind, (commitment.block_hash,), commitment.row)
+    gone = _forget(self, size_class, blocks)
+    for rows in gone:
+        self._index.insert(rows.kind, rows.hashes, rows.blocks)
+    return gone
 
 
 def fits_promises_too_much(
@@ -221,7 +235,7 @@ def free_head_before_tail(self: Pool, handle: Handle) -> None:
             self.store.release(size_class, [block])
 
 
-def evict_the_newest(_: Lru, cache: CacheView, size_class: ClassId) -> list[BlockId]:
+def evict_the_newest(_: Lru, cache: CacheView, size_class: ClassId, __: int) -> list[BlockId]:
     """What was used last goes first."""
     return list(cache.by_age(size_class))[-1:]
 
@@ -246,8 +260,8 @@ RUN_SABOTAGES = [
     Sabotage(BlockStore, "touch", touch_takes_no_reference),
     Sabotage(BlockStore, "touch", touch_counts_nothing),
     Sabotage(BlockStore, "release", release_frees_what_is_shared),
-    Sabotage(BlockStore, "forget", forget_leaves_orphans),
-    Sabotage(BlockStore, "forget", forget_keeps_the_index_entry),
+    Sabotage(Contents, "forget", forget_leaves_orphans),
+    Sabotage(Contents, "forget", forget_keeps_the_index_entry),
     Sabotage(Gate, "fits", fits_promises_too_much),
     Sabotage(Gate, "fits", fits_promises_too_little),
     Sabotage(Gate, "fits", fits_counts_the_hit_as_evictable),

@@ -40,13 +40,23 @@ def test_c12_evicting_seven_eighths_frees_no_slab_or_seven_eighths_of_them(
     pool = full_of_cached_blocks(eviction)
     before = pool.store.slabs.num_unassigned
     while pool.store.cache.num_cached(SMALL) > 4 * PER_SLAB:
-        victims = eviction.victims(pool.store.cache, SMALL)
+        victims = eviction.victims(pool.store.cache, SMALL, 1)
         room_for = pool.store.cache.num_cached(SMALL) - 4 * PER_SLAB
-        pool.store.evict_all(SMALL, victims[:room_for])
+        pool.store.evict(SMALL, victims[:room_for])
     assert pool.store.cache.num_cached(SMALL) == 4 * PER_SLAB
     assert pool.store.num_evictions[SMALL] == 28 * PER_SLAB
     assert pool.store.slabs.num_unassigned - before == num_freed
     check_integrity(pool)
+
+
+def test_recency_lets_a_run_of_one_slab_go_at_once() -> None:
+    """As many as are wanted, the oldest first, and none of another slab."""
+    held = full_of_cached_blocks(Lru()).store.cache
+    by_age = list(held.by_age(SMALL))
+    slabs = [block // PER_SLAB for block in by_age]
+    length = next(place for place, slab in enumerate(slabs) if slab != slabs[0])
+    assert Lru().victims(held, SMALL, len(by_age)) == by_age[:length]
+    assert Lru().victims(held, SMALL, 1) == by_age[:1]
 
 
 def test_slab_aware_clears_a_whole_idle_slab_for_one_block() -> None:
@@ -63,7 +73,7 @@ def test_slab_aware_takes_the_oldest_block_where_no_slab_is_idle() -> None:
     """A block beside one in use frees no slab, so recency decides."""
     held = full_of_cached_blocks(SlabAware(), num_in_use_per_slab=1).store.cache
     assert list(held.idle_slabs(SMALL)) == []
-    assert SlabAware().victims(held, SMALL) == (next(held.by_age(SMALL)),)
+    assert SlabAware().victims(held, SMALL, 1) == [next(held.by_age(SMALL))]
 
 
 def checkpoint(pool: Pool, handle: int, prompt: str) -> BlockId:
@@ -81,15 +91,15 @@ def test_saved_work_keeps_a_deep_checkpoint_over_a_younger_shallow_one() -> None
     deep = checkpoint(pool, 1, "abcdefgh")
     shallow = checkpoint(pool, 2, "x")
     assert list(pool.store.cache.by_age(LARGE)) == [deep, shallow]
-    assert Lru().victims(pool.store.cache, LARGE) == (deep,)
-    assert SavedWork().victims(pool.store.cache, LARGE) == (shallow,)
+    assert Lru().victims(pool.store.cache, LARGE, 1) == [deep]
+    assert SavedWork().victims(pool.store.cache, LARGE, 1) == (shallow,)
 
 
 def test_saved_work_goes_by_recency_among_equals() -> None:
     pool = Pool(make_plan([attention(16), states(48)], 48 * 20), eviction=SavedWork())
     older = checkpoint(pool, 1, "abc")
     checkpoint(pool, 2, "xyz")
-    assert SavedWork().victims(pool.store.cache, LARGE) == (older,)
+    assert SavedWork().victims(pool.store.cache, LARGE, 1) == (older,)
 
 
 @pytest.mark.parametrize("kind", ["placement", "eviction", "relocation"])

@@ -81,8 +81,7 @@ def test_a_list_for_no_members_is_empty() -> None:
 def test_what_goes_first_is_older_than_all_that_was_there() -> None:
     recency = RecencyList[int](SIZE)
     recency.push_all([3, 1], first_stamp=1)
-    recency.push_oldest(5)
-    recency.push_oldest(2)
+    recency.push_all_oldest([5, 2])
     assert list(recency) == [2, 5, 3, 1]
     assert [recency.stamp_of(one) for one in recency] == [OLDEST_STAMP, OLDEST_STAMP, 1, 2]
     recency.remove_all([5, 1])

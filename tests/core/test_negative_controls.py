@@ -8,6 +8,7 @@ import pytest
 
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.contents import Contents
 from kvquarry_core.errors import BrokenLaw, UsageError
 from kvquarry_core.eviction import Lru
 from kvquarry_core.ids import BlockId
@@ -86,9 +87,7 @@ SEEN_IN_THE_BYTES = {
         BlockStore, "release", sabotage.release_frees_what_is_shared
     ),
     "blocks in use are evicted": Sabotage(BlockStore, "touch", sabotage.touch_takes_no_reference),
-    "evicted content is found": Sabotage(
-        BlockStore, "forget", sabotage.forget_keeps_the_index_entry
-    ),
+    "evicted content is found": Sabotage(Contents, "forget", sabotage.forget_keeps_the_index_entry),
     "other content is found": Sabotage(PrefixIndex, "find", sabotage.find_by_the_first_letter),
 }
 
@@ -157,7 +156,7 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
         test_eviction.test_a_slab_of_another_class_goes_iff_it_is_idle_longer_than_the_own_victim,
     ),
     "orphans": (
-        Sabotage(BlockStore, "forget", sabotage.forget_leaves_orphans),
+        Sabotage(Contents, "forget", sabotage.forget_leaves_orphans),
         test_eviction.test_rows_are_evicted_together_and_leave_no_orphan,
     ),
 }

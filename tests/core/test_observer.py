@@ -25,7 +25,7 @@ def logged_pool(num_blocks: int) -> tuple[Pool, EvictionLog]:
 
 def drained(pool: Pool, log: EvictionLog) -> list[bytes]:
     """The hashes that went since the last call."""
-    return [one.block_hash for one in log.drain(pool.store.index)]
+    return [block_hash for _, block_hash in log.drain(pool.store.index)]
 
 
 def test_evicted_rows_are_logged_once_and_in_order() -> None:

@@ -5,7 +5,7 @@ import pytest
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment
+from kvquarry_core.prefix_index import Rows
 from kvquarry_core.usage import usage_of
 from tests.core.small_pools import (
     ATTENTION,
@@ -144,9 +144,9 @@ class Audience:
     def __init__(self) -> None:
         self.heard: list[BlockHash] = []
 
-    def forgotten(self, commitment: Commitment) -> None:
-        """Note the hash."""
-        self.heard.append(commitment.block_hash)
+    def forgotten(self, rows: Rows) -> None:
+        """Note the hashes."""
+        self.heard += rows.hashes
 
 
 def test_the_observer_hears_once_of_every_row_that_lost_its_hash() -> None:

@@ -66,7 +66,7 @@ def test_a_block_is_free_or_out_and_never_both(steps: list[tuple[str, int]]) -> 
         elif action == "push" and out:
             size_class, block = out.pop(number % len(out))
             slabs.unuse(size_class, slabs.slab_of(size_class, block), 1)
-            slab = slabs.push_free(size_class, block)
+            [slab] = slabs.push_free(size_class, [block])
             plain.free[slab].add(block)
             if slabs.is_empty(slab):
                 slabs.reclaim(slab)
@@ -87,7 +87,7 @@ def test_the_block_freed_last_is_taken_first() -> None:
     blocks = slabs.pop_free(slab, 3)
     for block in (blocks[0], blocks[2]):
         slabs.unuse(SMALL, slab, 1)
-        slabs.push_free(SMALL, block)
+        slabs.push_free(SMALL, [block])
     assert slabs.pop_free(slab, 2) == [blocks[2], blocks[0]]
 
 
@@ -122,7 +122,7 @@ def reuse(slabs: SlabMap, slab: SlabId, size_class: ClassId) -> None:
     for block in range(slab * PER_SLAB[owner], (slab + 1) * PER_SLAB[owner]):
         if BlockId(block) not in slabs.free_blocks(slab):
             slabs.unuse(owner, slab, 1)
-            slabs.push_free(owner, BlockId(block))
+            slabs.push_free(owner, [BlockId(block)])
     slabs.reclaim(slab)
     assert slabs.carve(size_class) == slab
 

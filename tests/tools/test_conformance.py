@@ -94,29 +94,32 @@ def test_a_placement_that_breaks_the_rules_is_caught(policy: Callable[[], Placem
 class EvictsNothing(Lru):
     """No victims."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         return ()
 
 
 class EvictsTheFirst(Lru):
     """Block 0, whoever has it."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         return (BlockId(0),)
 
 
 class EvictsTwice(Lru):
     """One block, named twice."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
-        return (*super().victims(cache, size_class), *super().victims(cache, size_class))
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
+        return [
+            *super().victims(cache, size_class, most),
+            *super().victims(cache, size_class, most),
+        ]
 
 
 class EvictsNeighbours(Lru):
     """The victim's neighbour, too, cached or not."""
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
-        [victim] = super().victims(cache, size_class)
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
+        [victim, *_] = super().victims(cache, size_class, most)
         return (victim, BlockId(victim + 1))
 
 

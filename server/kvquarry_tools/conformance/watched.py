@@ -62,11 +62,11 @@ class WatchedEviction:
     policy: Eviction
     num_calls: int = 0
 
-    def victims(self, cache: CacheView, size_class: ClassId) -> Sequence[BlockId]:
+    def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
         self.num_calls += 1
         cached = list(cache.by_age(size_class))
-        chosen = self.policy.victims(cache, size_class)
+        chosen = self.policy.victims(cache, size_class, most)
         _require(
             list(cache.by_age(size_class)) == cached, "an eviction changed the cache it was shown"
         )
