@@ -84,7 +84,7 @@ def test_a_bug_drops_the_pool_rather_than_go_on_with_wrong_books(
 ) -> None:
     registry = Registry(Policy(), FakeClock())
     attachment = ready_attachment(registry)
-    monkeypatch.setattr(attachment.pool.store, "secure", lambda demand: demand.missing)
+    monkeypatch.setattr(attachment.pool.allocator, "secure", lambda demand: demand.missing)
     call = FakeCall(hello(attachment), batch(1), batch(2))
     with pytest.raises(Aborted), caplog.at_level(logging.ERROR):
         serve(registry, call)
