@@ -99,11 +99,15 @@ class Contents:
             unwritten.clear()
 
     def forget(self, size_class: ClassId, blocks: Iterable[BlockId]) -> list[Rows]:
-        """Drop the hashes of those blocks that have one, each with its row; the rows that went."""
+        """Drop the hashes of those blocks that have one, each with its row; the rows that went.
+
+        Nobody waits any more for what they were to hold.
+        """
         gone = self._rows_with(size_class, blocks)
         hashes, depths = self._hashes[size_class], self._depths[size_class]
         for rows in gone:
             self._index.remove(rows)
+            self._unwritten[rows.kind].difference_update(rows.blocks)
             for block in rows.blocks:
                 hashes[block] = None
             if depths:
@@ -138,6 +142,10 @@ class Contents:
         if commitment is None:
             return
         self._index.rename(commitment, source, target)
+        unwritten = self._unwritten[commitment.kind]
+        if source in unwritten:
+            unwritten.remove(source)
+            unwritten.add(target)
         hashes, depths = self._hashes[size_class], self._depths[size_class]
         hashes[target], hashes[source] = hashes[source], None
         if source in depths:
