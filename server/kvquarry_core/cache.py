@@ -120,6 +120,23 @@ class Cache:
             idle.push_oldest(slab)
         return True
 
+    def renew(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Those of the blocks that are cached are as if they fell out of use now.
+
+        What is to go first still is.
+        """
+        cached, idle = self._blocks[size_class], self._idle[size_class]
+        for block in blocks:
+            if block not in cached or cached.stamp_of(block) == OLDEST_STAMP:
+                continue
+            self._clock += 1
+            cached.remove(block)
+            cached.push(block, self._clock)
+            slab = self._slabs.slab_of(size_class, block)
+            if slab in idle:
+                idle.remove(slab)
+                idle.push(slab, self._clock)
+
     def take(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Somebody uses cached blocks again."""
         self._blocks[size_class].remove_all(blocks)

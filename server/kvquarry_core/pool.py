@@ -51,6 +51,7 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.reach import Reach
 from kvquarry_core.relocation import Relocation
+from kvquarry_core.resumption import Resumption
 from kvquarry_core.running import RunningRequests
 from kvquarry_core.sharing import Sharing
 from kvquarry_core.sizing import Sizing
@@ -86,8 +87,11 @@ class Pool:
         # What requests have in common.
         self._coordinator = Coordinator(plan)
         self._reach = Reach(self.store)
+        self._resumption = Resumption(self.store)
         supersession = Supersession(self.store, eviction)
-        self._sharing = Sharing(self.store, self.lease, self.evacuator, supersession)
+        self._sharing = Sharing(
+            self.store, self.lease, self.evacuator, supersession, self._resumption
+        )
         self._sizing = Sizing(plan, self.store.index, self._coordinator.rules)
         self._admitter = Admitter(
             self.requests, self._sizing, self.gate, self._granter, self._sharing
@@ -122,6 +126,8 @@ class Pool:
         total = [len(held) + len(granted) + more for held, granted, more in columns]
         answer = self._granter.grant_or_refuse(record, num_blocks, total)
         self.totals.count_answer(answer)
+        if isinstance(answer, Grant):
+            self._resumption.keep_young(record)
         return answer
 
     def lease_blocks(self, num_blocks: Sequence[int]) -> Grant | Refusal:
@@ -152,6 +158,7 @@ class Pool:
             if not self.store.free_memory().leaves_reserve(self.plan, demand):
                 wanted = [0] * len(wanted)
             grants.append(self._granter.grant(record, wanted))
+            self._resumption.keep_young(record)
         return AheadGrant(tuple(grants))
 
     def answer(self, ask: Ask) -> Answer:
@@ -228,6 +235,7 @@ class Pool:
             num_reached = self._reach.num_reached(GroupId(group), held)
             self.store.release_to_go_first(size_class, held[num_reached:])
             self.store.release(size_class, reversed(held[:num_reached]))
+        self._resumption.keep_young(record)
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Take leased blocks back from the client."""

@@ -19,6 +19,7 @@ class RequestRecord:
             and carry no hash: those it may commit.
         promise: What was promised at admission and not granted yet.
         resumed: Per kind of state, the checkpoint it resumed at, until it outgrows that.
+        resumable: Per kind of state, the deepest checkpoint that its next turn could resume at.
         last_slab: Per size class, where the request took its last block from.
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
@@ -29,6 +30,7 @@ class RequestRecord:
     promise: Promise
     settled: list[int]
     resumed: dict[KindId, BlockHash] = field(default_factory=dict)
+    resumable: dict[KindId, BlockHash] = field(default_factory=dict)
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0

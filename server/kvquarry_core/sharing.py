@@ -10,6 +10,7 @@ from kvquarry_core.lease import Lease
 from kvquarry_core.messages import FullRows
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.requests import RequestRecord
+from kvquarry_core.resumption import Resumption
 from kvquarry_core.supersession import Supersession
 
 
@@ -17,13 +18,19 @@ class Sharing:
     """Touches hits and commits full rows."""
 
     def __init__(
-        self, store: BlockStore, lease: Lease, evacuator: Evacuator, supersession: Supersession
+        self,
+        store: BlockStore,
+        lease: Lease,
+        evacuator: Evacuator,
+        supersession: Supersession,
+        resumption: Resumption,
     ) -> None:
         self._plan = store.plan
         self._store = store
         self._lease = lease
         self._evacuator = evacuator
         self._supersession = supersession
+        self._resumption = resumption
 
     def is_written(self, hit: Hit) -> bool:
         """Whether a hit's content is there already; states of this step are not."""
@@ -45,6 +52,7 @@ class Sharing:
                 record.settled[group] = len(column)
                 record.last_slab[size_class] = self._store.slabs.slab_of(size_class, column[-1])
         self._supersession.note_hit(record, hit)
+        self._resumption.note_hit(record, hit)
 
     def commit(self, record: RequestRecord, rows: FullRows) -> None:
         """Make rows findable that were checked to be the request's, or leased, and full."""
@@ -62,6 +70,7 @@ class Sharing:
             contents.commit_states(rows.kind, rows.hashes, rows.blocks, depth_tokens)
             self._evacuator.pin(self._plan.class_of_kind(rows.kind), rows.blocks)
             self._supersession.note_commit(record, rows.kind)
+            self._resumption.note_commit(record, rows.kind, rows.hashes[-1])
         else:
             contents.commit(rows.kind, rows.hashes, rows.blocks)
 

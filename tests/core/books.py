@@ -45,6 +45,8 @@ class FakeRequest:
     granted: list[list[BlockId]]
     next_position: list[int]
     dirty: set[Key] = field(default_factory=set)
+    #: The deepest checkpoint, by kind: what the next turn resumes at.
+    resumable: dict[KindId, BlockHash] = field(default_factory=dict)
 
     @property
     def hashes(self) -> list[BlockHash]:

@@ -70,6 +70,9 @@ class FakeEngine:
             next_position=[answer.hit_tokens // spec.block_tokens for spec in self.plan.groups],
         )
         self.books.requests[request.handle] = noted
+        if answer.hit_tokens:
+            name = request.hashes[answer.hit_tokens // self.plan.hash_tokens - 1]
+            noted.resumable = dict.fromkeys(farewell.state_kinds(self.plan), name)
         self._check_hit_content(request, answer)
         self.note_grant(noted, answer.grant)
 
@@ -174,6 +177,8 @@ class FakeEngine:
             self.written[key] = content(kind, member, block_hash)
             self.memory.write(key, self.written[key])
         is_state = self.plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE
+        if is_state:
+            self.books.requests[handle].resumable[kind] = block_hash
         entry = FindableRow(row, keys, is_state)
         self.books.findable.setdefault((kind, block_hash), []).append(entry)
         self.books.commits += 1
@@ -186,13 +191,19 @@ class FakeEngine:
     def free(self, handle: Handle) -> None:
         """The request is over; what no hit reaches becomes the oldest, the rest the newest."""
         left, before = self.least_missed(handle), farewell.by_age(self.pool)
+        renewed = farewell.resumable(self.books, handle) - self.outgrown()
         self.pool.free(handle)
         del self.books.requests[handle]
-        farewell.check_order(before, farewell.by_age(self.pool), self.cached() & left)
+        after = farewell.by_age(self.pool)
+        farewell.check_order(before, after, self.cached() & left, renewed)
 
     def least_missed(self, handle: Handle) -> set[Key]:
         """Blocks of a request that go first once it is over."""
         return farewell.unreached(self.books, handle)
+
+    def outgrown(self) -> set[Key]:
+        """Cached blocks that go first whatever happens."""
+        return set()
 
     def begin_step(self) -> None:
         """The states of the last step may be hit now."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kvquarry_core.ids import BlockHash, ClassId, GroupId, Handle, KindId
-from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.pool import Pool
 from tests.core.books import NEVER_SHARED, Books
 from tests.core.memory import Key
@@ -12,15 +12,10 @@ from tests.core.memory import Key
 def unreached(books: Books, handle: Handle) -> set[Key]:
     """The request's blocks after its last checkpoint, in pools that do not keep stock's order."""
     plan = books.plan
-    states = [
-        KindId(kind)
-        for kind in range(len(plan.kinds))
-        if plan.spec_of_kind(KindId(kind)).kind is GroupKind.RECURRENT_STATE
-    ]
-    num_sizes = len({size_class.stride_bytes for size_class in plan.classes})
+    states = state_kinds(plan)
     left: set[Key] = set()
     for index, spec in enumerate(plan.groups):
-        if not states or num_sizes == 1 or not _is_attention(spec):
+        if not states or _keeps_stock_order(plan) or not _is_attention(spec):
             continue
         keys = [
             books.key(GroupId(index), place.block) for place in books.requests[handle].held[index]
@@ -33,6 +28,27 @@ def unreached(books: Books, handle: Handle) -> set[Key]:
         ]
         left.update(keys[max(ends, default=0) + spec.is_draft :])
     return left
+
+
+def resumable(books: Books, handle: Handle) -> set[Key]:
+    """The deepest checkpoint of a request: it ends its life as young as the request."""
+    rows = [
+        books.findable.get((kind, name), [])
+        for kind, name in books.requests[handle].resumable.items()
+    ]
+    if _keeps_stock_order(books.plan):
+        return set()
+    return {key for entries in rows for entry in entries[:1] for key in entry.keys}
+
+
+def state_kinds(plan: Plan) -> list[KindId]:
+    """The kinds of recurrent state."""
+    kinds = [KindId(kind) for kind in range(len(plan.kinds))]
+    return [kind for kind in kinds if plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE]
+
+
+def _keeps_stock_order(plan: Plan) -> bool:
+    return len({size_class.stride_bytes for size_class in plan.classes}) == 1
 
 
 def _is_attention(spec: GroupSpec) -> bool:
@@ -56,10 +72,17 @@ def by_age(pool: Pool) -> list[list[Key]]:
 
 
 def check_order(
-    before: Sequence[Sequence[Key]], after: Sequence[Sequence[Key]], left: set[Key]
+    before: Sequence[Sequence[Key]],
+    after: Sequence[Sequence[Key]],
+    left: set[Key],
+    renewed: set[Key],
 ) -> None:
-    """What nobody can hit stands before all that was there, everything else after it."""
-    for old, new in zip(before, after, strict=True):
+    """What nobody can hit stands before all that was there, everything else after it.
+
+    What was ``renewed`` stands after it, too, though it was there.
+    """
+    for was_there, new in zip(before, after, strict=True):
+        old = [key for key in was_there if key not in renewed]
         num_first = len(left.intersection(new))
         assert left.issuperset(new[:num_first]), f"{left} goes first, the order is {new}"
-        assert list(new[num_first : num_first + len(old)]) == list(old), f"{old} became {new}"
+        assert list(new[num_first : num_first + len(old)]) == old, f"{old} became {new}"

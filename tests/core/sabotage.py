@@ -23,6 +23,7 @@ from kvquarry_core.lease import Lease
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex, Rows
+from kvquarry_core.resumption import Resumption
 from kvquarry_core.slabs import SlabMap
 
 
@@ -254,6 +255,10 @@ def lease_is_not_given_back(*_: object) -> None:
     """The client returned blocks, and nobody took them."""
 
 
+def checkpoints_grow_old(*_: object) -> None:
+    """A request goes on, and the checkpoint of its next turn does not."""
+
+
 #: Caught by any run of an engine that checks what it gets.
 RUN_SABOTAGES = [
     Sabotage(BlockStore, "touch", touch_leaves_the_block_evictable),
@@ -282,6 +287,7 @@ RUN_SABOTAGES = [
     Sabotage(Coordinator, "longest_hit", coordinator_ignores_the_shorter_kind),
     Sabotage(Pool, "commit_rows", states_are_hit_in_their_step),
     Sabotage(Pool, "admit", lookups_count_at_once),
+    Sabotage(Resumption, "keep_young", checkpoints_grow_old),
 ]
 
 #: Caught by such a run on a model with windows and a draft model.

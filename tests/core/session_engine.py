@@ -48,6 +48,10 @@ class SessionEngine(LeasingEngine):
         """And checkpoints in use that were outgrown."""
         return super().least_missed(handle) | self._outgrown_keys() - self.cached()
 
+    def outgrown(self) -> set[Key]:
+        """See :meth:`FakeEngine.outgrown`."""
+        return self._outgrown_keys() & self.cached()
+
     def check(self) -> None:
         """Of states, exactly what was outgrown and is not in use goes first."""
         super().check()

@@ -21,9 +21,7 @@ def commit(contents: Contents, block: BlockId) -> None:
 
 def forget(contents: Contents, block: BlockId) -> None:
     """Whatever a block holds is evicted."""
-    commitment = contents.commitment(LARGE, block)
-    assert commitment is not None
-    contents.forget(commitment)
+    assert contents.forget(LARGE, [block])
 
 
 def test_a_state_is_not_written_until_the_next_step_begins() -> None:

@@ -23,7 +23,7 @@ from tests.core.small_pools import (
 )
 
 SMALL, LARGE = ClassId(0), ClassId(1)
-HOLDER = Handle(1000)
+HOLDER, PASSER_BY = Handle(1000), Handle(1001)
 
 
 def slabs_of_128(num_slabs: int) -> Plan:
@@ -31,28 +31,30 @@ def slabs_of_128(num_slabs: int) -> Plan:
     return make_plan([attention(16), states(128 * 16)], (num_slabs + 1) * 128 * 16)
 
 
-def with_holder(pool: Pool) -> Pool:
+def with_holder(pool: Pool, holder: Handle = HOLDER) -> Pool:
     """The pool with a request that has nothing yet."""
-    admit(pool, HOLDER, "h")
-    pool.settle(HOLDER)
+    admit(pool, holder, "h")
+    pool.settle(holder)
     return pool
 
 
-def hold(pool: Pool, group: int, num_blocks: int) -> list[BlockId]:
+def hold(pool: Pool, group: int, num_blocks: int, holder: Handle = HOLDER) -> list[BlockId]:
     """Blocks for the holder."""
     wanted = [0] * len(pool.plan.groups)
     wanted[group] = num_blocks
-    grow(pool, HOLDER, wanted)
-    return take_all(pool, HOLDER)[group]
+    grow(pool, holder, wanted)
+    return take_all(pool, holder)[group]
 
 
-def cache_row(pool: Pool, kind: KindId, name: bytes) -> tuple[BlockId, ...]:
+def cache_row(
+    pool: Pool, kind: KindId, name: bytes, holder: Handle = HOLDER
+) -> tuple[BlockId, ...]:
     """One row with a hash that nobody uses."""
     members = pool.plan.kinds[kind]
-    row = tuple(hold(pool, group, 1)[0] for group in members)
-    pool.commit(HOLDER, kind, BlockHash(name), row)
+    row = tuple(hold(pool, group, 1, holder)[0] for group in members)
+    pool.commit(holder, kind, BlockHash(name), row)
     for group, block in zip(members, row, strict=True):
-        pool.drop(HOLDER, group, block)
+        pool.drop(holder, group, block)
     return row
 
 
@@ -119,10 +121,11 @@ def test_a_row_with_a_block_in_use_loses_its_hash_but_not_that_block() -> None:
 
 
 def test_a_slab_of_another_class_goes_iff_it_is_idle_longer_than_the_own_victim() -> None:
-    pool = with_holder(Pool(two_classes(num_slabs=3)))
+    pool = with_holder(with_holder(Pool(two_classes(num_slabs=3))), PASSER_BY)
     for name in (b"a1", b"a2", b"a3"):
         cache_row(pool, ATTENTION, name)
-    cache_row(pool, STATES, b"s")
+    cache_row(pool, STATES, b"s", PASSER_BY)
+    pool.free(PASSER_BY)
     for name in (b"b1", b"b2", b"b3"):
         cache_row(pool, ATTENTION, name)
     assert pool.store.slabs.num_unassigned == 0

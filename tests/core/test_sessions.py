@@ -97,7 +97,7 @@ def test_a_checkpoint_keeps_its_history_when_it_moves() -> None:
 
 
 def test_other_evictions_keep_the_order_of_use() -> None:
-    assert checkpoints(turns(Lru(), "x", "ab", "abcd")) == [b"x", b"abcd", b"ab"]
+    assert checkpoints(turns(Lru(), "x", "ab", "abcd")) == [b"x", b"ab", b"abcd"]
     assert isinstance(EVICTIONS["session"](), Superseding)
 
 
