@@ -17,36 +17,95 @@ PER_SLAB = 128
 
 
 def full_of_cached_blocks(eviction: Eviction, num_in_use_per_slab: int = 0) -> Pool:
-    """C12: 32 slabs of 128 blocks, all cached; those between every 8th fell out of use first."""
-    plan = make_plan([attention(16), states(PER_SLAB * 16)], 34 * PER_SLAB * 16)
-    pool, one = Pool(plan, eviction=eviction), Handle(1)
-    admit(pool, one, "h")
-    pool.settle(one)
-    grow(pool, one, [32 * PER_SLAB, 0])
-    blocks = take_all(pool, one)[0]
-    for block in blocks:
-        pool.commit(one, ATTENTION, BlockHash(b"%d" % block), (block,))
+    """32 slabs of 128 blocks, all cached; those between every 8th fell out of use first."""
+    pool = pool_of(33, eviction)
+    blocks = hold_committed(pool, Handle(1), 32 * PER_SLAB)
     falling = [block for block in blocks if block % PER_SLAB >= num_in_use_per_slab]
-    pool.drop_blocks(one, GroupId(0), [block for block in falling if block % 8])
-    pool.drop_blocks(one, GroupId(0), [block for block in falling if not block % 8])
+    touch_every_8th(pool, Handle(1), falling)
     return pool
 
 
-@pytest.mark.parametrize(("eviction", "num_freed"), [(Lru(), 0), (SlabAware(), 28)])
-def test_c12_evicting_seven_eighths_frees_no_slab_or_seven_eighths_of_them(
+def pool_of(num_slabs: int, eviction: Eviction) -> Pool:
+    """Slabs of 128 blocks of attention or one state, and one more for the null blocks."""
+    plan = make_plan([attention(16), states(PER_SLAB * 16)], (num_slabs + 1) * PER_SLAB * 16)
+    return Pool(plan, eviction=eviction)
+
+
+def hold_committed(pool: Pool, handle: Handle, num_blocks: int) -> list[BlockId]:
+    """Attention blocks of a request, in their order, each under a hash of its own."""
+    admit(pool, handle, "h")
+    pool.settle(handle)
+    grow(pool, handle, [num_blocks, 0])
+    blocks = take_all(pool, handle)[0]
+    for block in blocks:
+        pool.commit(handle, ATTENTION, BlockHash(b"%d" % block), (block,))
+    return blocks
+
+
+def touch_every_8th(pool: Pool, handle: Handle, blocks: list[BlockId]) -> None:
+    """All of the blocks fall out of use, and of eight the first one last."""
+    last = blocks[::8]
+    pool.drop_blocks(handle, GroupId(0), [block for block in blocks if block not in set(last)])
+    pool.drop_blocks(handle, GroupId(0), last)
+
+
+def num_slabs_freed(pool: Pool, eviction: Eviction, num_left: int) -> int:
+    """By evicting until so many blocks are left."""
+    before = pool.store.slabs.num_unassigned
+    while pool.store.cache.num_cached(SMALL) > num_left:
+        victims = eviction.victims(pool.store.cache, SMALL, 1)
+        pool.store.evict(SMALL, victims[: pool.store.cache.num_cached(SMALL) - num_left])
+    assert pool.store.cache.num_cached(SMALL) == num_left
+    check_integrity(pool)
+    return pool.store.slabs.num_unassigned - before
+
+
+@pytest.mark.parametrize(("eviction", "num_freed"), [(Lru(), 1), (SlabAware(), 28)])
+def test_c12_evicting_seven_eighths_frees_one_slab_or_seven_eighths_of_them(
     eviction: Eviction, num_freed: int
 ) -> None:
-    """As many evictions either way. (Where this was reported plain recency freed one slab.)"""
+    """As many evictions either way: 4,096 blocks, every 8th touched, 512 left.
+
+    One block in front of them is in use, as the null block is where this was reported. So the last
+    block lies in a slab of its own, and nobody touched it: that is the one slab of plain recency.
+    """
+    pool = pool_of(34, eviction)
+    hold_committed(pool, Handle(1), 1)
+    blocks = hold_committed(pool, Handle(2), 32 * PER_SLAB)
+    assert blocks[0] % PER_SLAB == 1
+    touch_every_8th(pool, Handle(2), blocks)
+    assert num_slabs_freed(pool, eviction, num_left=512) == num_freed
+    assert pool.store.num_evictions[SMALL] == 3_584
+
+
+@pytest.mark.parametrize(("eviction", "num_freed"), [(Lru(), 0), (SlabAware(), 28)])
+def test_c12_where_slabs_begin_with_the_blocks_plain_recency_frees_none(
+    eviction: Eviction, num_freed: int
+) -> None:
     pool = full_of_cached_blocks(eviction)
-    before = pool.store.slabs.num_unassigned
-    while pool.store.cache.num_cached(SMALL) > 4 * PER_SLAB:
-        victims = eviction.victims(pool.store.cache, SMALL, 1)
-        room_for = pool.store.cache.num_cached(SMALL) - 4 * PER_SLAB
-        pool.store.evict(SMALL, victims[:room_for])
-    assert pool.store.cache.num_cached(SMALL) == 4 * PER_SLAB
-    assert pool.store.num_evictions[SMALL] == 28 * PER_SLAB
-    assert pool.store.slabs.num_unassigned - before == num_freed
-    check_integrity(pool)
+    assert num_slabs_freed(pool, eviction, num_left=512) == num_freed
+    assert pool.store.num_evictions[SMALL] == 3_584
+
+
+@pytest.mark.parametrize(("eviction", "num_freed"), [(Lru(), 0), (SlabAware(), 29)])
+def test_c12_requests_that_generate_side_by_side_and_end_far_apart(
+    eviction: Eviction, num_freed: int
+) -> None:
+    """64 requests of 33 to 96 blocks, a block in turn, so each slab has some of nearly all."""
+    pool = pool_of(34, eviction)
+    handles = [Handle(number) for number in range(64)]
+    for handle in handles:
+        hold_committed(pool, handle, 1)
+    for num_blocks in range(2, 97):
+        for handle in handles[max(num_blocks - 33, 0) :]:
+            grow(pool, handle, [1, 0])
+            [block] = take_all(pool, handle)[0]
+            pool.commit(handle, ATTENTION, BlockHash(b"%d" % block), (block,))
+    end_last = handles[::8]
+    for handle in (*(handle for handle in handles if handle not in end_last), *end_last):
+        pool.drop_blocks(handle, GroupId(0), list(pool.requests[handle].held[0]))
+    assert pool.store.cache.num_cached(SMALL) == 4_128
+    assert num_slabs_freed(pool, eviction, num_left=512) == num_freed
 
 
 def test_recency_lets_a_run_of_one_slab_go_at_once() -> None:
