@@ -80,6 +80,13 @@ def class_changes(target: str, engine: str) -> Mapping[tuple[int, int], int]:
     return {(change.from_class, change.to_class): change.count for change in changes}
 
 
+def num_moved(target: str, engine: str) -> Sequence[int]:
+    """How many blocks of each size class were moved to make room."""
+    (pool,) = pools_of(target, engine)
+    moved: Sequence[int] = pool.counters.move_counts
+    return moved
+
+
 def _python_path() -> dict[str, str]:
     """Lets an engine import the modules of ``tests.e2e.sabotage``."""
     entries = [str(ROOT), os.environ.get("PYTHONPATH", "")]

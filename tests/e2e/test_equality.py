@@ -12,12 +12,15 @@ from tests.e2e.harness import (
     all_waves,
     class_changes,
     differing,
+    num_moved,
     sabotaged,
 )
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(500)]
 
 TIGHT = {"kv_cache_memory_bytes": TIGHT_POOL_BYTES}
+#: Holds the largest wave and hardly anything beside it.
+CROWDED_POOL_BYTES = 9 << 20
 #: The first rounds of the workload: enough where it only matters whether anything differs.
 FEW_WAVES = all_waves(SEEDS[0])[:14]
 
@@ -64,6 +67,20 @@ def test_moved_blocks_take_their_content_along(
     ours = engines.run(sabotaged(job, "force_moves"))
     assert ours.served_by_kvquarry
     assert differing(stock_hybrid, ours) == []
+
+
+@pytest.mark.nightly
+def test_blocks_move_by_themselves_where_a_large_one_would_not_fit(
+    engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult
+) -> None:
+    """In half the memory slabs are kept by few blocks each; nothing but need moves them."""
+    env = {**kvquarry_env(service, "crowded"), "KVQUARRY_RELOCATION": "evacuate"}
+    job = equality_job(hybrid, env, FEW_WAVES, kv_cache_memory_bytes=CROWDED_POOL_BYTES)
+    with engines.served(job) as ours:
+        moved = num_moved(service, "crowded")
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, ours) == []
+    assert sum(moved) >= 10
 
 
 def test_a_model_of_one_size_class_serves_the_same(
