@@ -45,7 +45,8 @@ class InprocLedger:
         self.num_exchanges = 0
         self.has_worker = False
         self._log = EvictionLog()
-        self._free_memory = FreeMemory([0] * len(plan.classes), 0)
+        nothing = [0] * len(plan.classes)
+        self._free_memory = FreeMemory(nothing, 0, nothing)
         chosen = policies or BUILT_IN.make(PolicyNames())
         self.pool = Pool(
             plan,

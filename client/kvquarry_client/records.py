@@ -1,19 +1,20 @@
-"""One request in the shadow: its tables, and the attention rows it was granted and has not spent.
+"""One request in the shadow: its tables, and how far it may go before anything is asked.
 
-States are not granted to a request: they come from the engine's stock.
+What it was granted and has not spent is in :mod:`kvquarry_client.unspent`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry_client.renames import Renames
-from kvquarry_client.scheduling import Allocation
+from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_client.stock import StateStock
 from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
+from kvquarry_client.unspent import Unspent
 from kvquarry_client.worth import worth_keeping
 from kvquarry_core.books import Holding
 from kvquarry_core.ids import NULL_BLOCK, BlockId, Handle, KindId
-from kvquarry_core.messages import Admission, Grant
+from kvquarry_core.messages import Admission
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Retention
@@ -21,10 +22,17 @@ from kvquarry_core.retention import Retention
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Rows of one kind that a request took out of its grant or the stock, column by column."""
+    """Rows of one kind that a request took out of its grant or the stock, column by column.
+
+    Attributes:
+        kind: The kind.
+        columns: The rows, with one column per member group.
+        dirty: The blocks among them that are to be zeroed.
+    """
 
     kind: KindId
     columns: Columns
+    dirty: Sequence[BlockId]
 
     @property
     def num_rows(self) -> int:
@@ -57,30 +65,32 @@ class ShadowRequest:
         stock: StateStock,
         handle: Handle,
         admission: Admission,
-        encoder_tokens: int = 0,
+        waiting: Waiting,
     ) -> None:
         self.handle = handle
         self.hit_tokens = admission.hit_tokens
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
+        #: Slots of its last step; before the first one, of the prompt.
+        self.num_slots = waiting.num_tokens
+        self.unspent = Unspent(plan)
+        self.unspent.add(admission.grant)
         self._plan = plan
         self._stock = stock
+        self._most_tokens = waiting.most_tokens
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         self.tables = [
             make_table(
                 plan.spec_of_kind(kind),
                 [admission.hit_blocks[group] for group in plan.kinds[kind]],
                 admission.hit_tokens,
-                encoder_tokens,
+                waiting.encoder_tokens,
             )
             for kind in self._kind_ids
         ]
         # Per kind, tokens up to the last committed position.
         self._cached_tokens = [admission.hit_tokens] * len(self.tables)
-        self._granted: list[list[list[BlockId]]] = [[[] for _ in members] for members in plan.kinds]
-        self._dirty: list[set[BlockId]] = [set() for _ in self.tables]
         self._lengths_before = [len(table) for table in self.tables]
         self._quiet: _Quiet | None = None
-        self.add_grant(admission.grant)
 
     @property
     def cached_tokens(self) -> int:
@@ -110,6 +120,7 @@ class ShadowRequest:
 
         This is what most decode steps ask, so the answer is kept until something moves.
         """
+        self.num_slots = num_slots
         quiet = self._quiet
         if quiet is None:
             quiet = self._quiet = self._measure_quiet(retention)
@@ -136,7 +147,7 @@ class ShadowRequest:
             others = [{NULL_BLOCK, *blocks} for blocks in private]
             columns = zip(table.columns, others, strict=True)
             held.append([[b for b in column if b not in other] for column, other in columns])
-        return Holding(self.handle, self._by_group(held), self._by_group(self._granted))
+        return Holding(self.handle, self._by_group(held), self._by_group(self.unspent.columns))
 
     def private_columns(self) -> list[list[Sequence[BlockId]]]:
         """By kind and member group, states of the engine's stock that the request runs on."""
@@ -145,24 +156,16 @@ class ShadowRequest:
             for table in self.tables
         ]
 
-    # Grants.
-
-    def add_grant(self, grant: Grant) -> None:
-        """Blocks were granted; they are spent after those granted before."""
-        for members, columns, dirty in zip(
-            self._plan.kinds, self._granted, self._dirty, strict=True
-        ):
-            for group, column in zip(members, columns, strict=True):
-                column.extend(grant.blocks[group])
-                dirty.update(grant.dirty[group])
+    # Spending.
 
     def num_granted(self, kind: KindId) -> int:
         """Rows of a kind that may be spent without asking."""
         stock = self._stock
-        return stock.num_rows(kind) if stock.stocks[kind] else len(self._granted[kind][0])
+        return stock.num_rows(kind) if stock.stocks[kind] else self.unspent.num_rows(kind)
 
-    def missing(self, num_tokens: int, num_slots: int) -> list[int]:
+    def missing(self, allocation: Allocation) -> list[int]:
         """Rows to ask for, by kind, beyond those granted or in stock."""
+        num_tokens, num_slots = allocation.num_tokens, allocation.num_slots
         return [
             max(table.num_new_rows(num_tokens, num_slots) - self.num_granted(kind), 0)
             for kind, table in zip(self._kind_ids, self.tables, strict=True)
@@ -170,71 +173,55 @@ class ShadowRequest:
 
     def has_enough(self, allocation: Allocation) -> bool:
         """Whether nothing has to be asked for."""
-        return not any(self.missing(allocation.num_tokens, allocation.num_slots))
+        return not any(self.missing(allocation))
 
-    def spend(self, num_tokens: int, num_slots: int) -> list[Spent]:
+    def spend(self, allocation: Allocation) -> list[Spent]:
         """Grow every table out of grant and stock; call when :meth:`missing` is all zeros."""
+        num_tokens, num_slots = allocation.num_tokens, allocation.num_slots
         spent = []
         self._quiet = None
+        self.num_slots = num_slots
         self._lengths_before = [len(table) for table in self.tables]
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
             num_rows = table.num_new_rows(num_tokens, num_slots)
             columns = self._take_rows(kind, num_rows)
             table.grow(num_tokens, num_slots, columns)
             if num_rows:
-                spent.append(Spent(kind, columns))
+                spent.append(Spent(kind, columns, self.unspent.take_dirty(kind, columns)))
         return spent
 
     def _take_rows(self, kind: KindId, num_rows: int) -> Columns:
-        granted = self._granted[kind]
         if not num_rows:
-            return [()] * len(granted)
+            return [()] * len(self._plan.kinds[kind])
         if self._stock.stocks[kind]:
             return list(zip(*self._stock.take(kind, num_rows), strict=True))
-        assert num_rows <= len(granted[0]), f"{num_rows} rows wanted of {len(granted[0])} granted"
-        columns = [column[:num_rows] for column in granted]
-        for column in granted:
-            del column[:num_rows]
-        return columns
+        return self.unspent.take(kind, num_rows)
 
-    def take_dirty(self, spent: Spent) -> list[BlockId]:
-        """The blocks among those spent that are to be zeroed."""
-        dirty = self._dirty[spent.kind]
-        if not dirty:
-            return []
-        found = [block for column in spent.columns for block in column if block in dirty]
-        dirty.difference_update(found)
-        return found
+    def rows_to_ask_ahead(self, num_rows: int) -> int:
+        """Rows to ask for so that it has ``num_rows`` to go on with, in every kind that grows.
 
-    def has_unspent(self) -> bool:
-        """Whether there is something to give back."""
-        return any(columns[0] for columns in self._granted)
+        None while it has more than half of them, and none beyond its end.
+        """
+        wanted = 0
+        for kind, table in zip(self._kind_ids, self.tables, strict=True):
+            if table.grows:
+                num_granted = self.unspent.num_rows(kind)
+                if 2 * num_granted <= num_rows:
+                    most = self._rows_to_its_end(kind) - num_granted
+                    wanted = max(wanted, min(num_rows - num_granted, most))
+        return wanted
 
-    def runs_low(self, num_rows: int) -> bool:
-        """Whether few rows are left to spend of those that are needed as it grows."""
-        return any(
-            table.grows and len(granted[0]) <= num_rows
-            for table, granted in zip(self.tables, self._granted, strict=True)
-        )
-
-    def return_unspent(self) -> None:
-        """Forget what was granted and not spent."""
-        for columns, dirty in zip(self._granted, self._dirty, strict=True):
-            dirty.clear()
-            for column in columns:
-                column.clear()
+    def _rows_to_its_end(self, kind: KindId) -> int:
+        if self._most_tokens is None:
+            return ANY_NUMBER
+        return self.tables[kind].num_new_rows(self._most_tokens, self._most_tokens)
 
     def rename(self, renames: Renames) -> None:
         """Blocks moved: the tables, which vLLM may hold on to, are changed in place."""
-        for members, table, granted, dirty in zip(
-            self._plan.kinds, self.tables, self._granted, self._dirty, strict=True
-        ):
-            for group, column, waiting in zip(members, table.columns, granted, strict=True):
+        for members, table in zip(self._plan.kinds, self.tables, strict=True):
+            for group, column in zip(members, table.columns, strict=True):
                 renames.apply(group, column)
-                renames.apply(group, waiting)
-            renamed = {renames.of_group(members[0], block) for block in dirty}
-            dirty.clear()
-            dirty.update(renamed)
+        self.unspent.rename(renames)
 
     # Content.
 

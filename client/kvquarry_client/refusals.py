@@ -1,22 +1,38 @@
 """Refusals worth remembering: the head of a queue is tried at every step, mostly in vain."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from kvquarry_core.ids import BlockHash
 from kvquarry_core.messages import Refusal, RefusalCause
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedRefusal:
-    """A refusal and whether it kept blocks free for running requests."""
+    """A refusal and what it depends on.
+
+    Attributes:
+        refusal: The pool's answer.
+        keep_free: Blocks by class that were to stay free for running requests.
+        hashes: Of the request: where one of these becomes findable, a longer hit may need less.
+    """
 
     refusal: Refusal
-    kept_blocks_free: bool
+    keep_free: Sequence[int] = ()
+    hashes: frozenset[BlockHash] = field(default=frozenset(), repr=False)
+
+    def holds_for(self, keep_free: Sequence[int]) -> bool:
+        """Whether who keeps so many blocks free would be refused again."""
+        if not any(self.keep_free):
+            return True
+        return bool(keep_free) and all(map(int.__ge__, keep_free, self.keep_free))
 
 
 class RefusalMemo:
     """Refusals by request, valid until something changes that could turn one into a yes.
 
-    The shadow clears it after any free, commit, eviction, reset or returned grant.
+    That is memory that goes back to the pool (any free, retired row or returned grant), content
+    that a request could hit, or fewer blocks to keep free.
     """
 
     def __init__(self) -> None:
@@ -26,20 +42,29 @@ class RefusalMemo:
         """The refusal that still holds for a request, or None."""
         return self._refusals.get(request_id)
 
-    def remember(self, request_id: str, refusal: Refusal, *, kept_blocks_free: bool) -> None:
+    def remember(self, request_id: str, remembered: RememberedRefusal) -> None:
         """A request was refused."""
-        self._refusals[request_id] = RememberedRefusal(refusal, kept_blocks_free)
+        self._refusals[request_id] = remembered
 
     def drop(self, request_id: str) -> None:
         """A request is gone, or asks anew."""
         self._refusals.pop(request_id, None)
 
     def clear(self) -> None:
-        """Something changed: every refusal may be asked about again."""
+        """Memory went back: every refusal may be asked about again."""
         if self._refusals:
             self._refusals.clear()
 
+    def note_committed(self, names: Iterable[BlockHash]) -> None:
+        """Content became findable: whoever could hit it may ask again."""
+        if self._refusals:
+            names = tuple(names)
+            self._keep(lambda one: one.hashes.isdisjoint(names))
+
     def clear_cause(self, cause: RefusalCause) -> None:
         """What caused these refusals is over."""
-        kept = {key: one for key, one in self._refusals.items() if one.refusal.cause is not cause}
-        self._refusals = kept
+        if self._refusals:
+            self._keep(lambda one: one.refusal.cause is not cause)
+
+    def _keep(self, holds: Callable[[RememberedRefusal], bool]) -> None:
+        self._refusals = {key: one for key, one in self._refusals.items() if holds(one)}

@@ -41,6 +41,11 @@ class ShadowSettings:
     in_flight_tokens: int = 0
     moves_blocks: bool = False
 
+    @property
+    def num_overlapping_steps(self) -> int:
+        """Steps that are on their way at once."""
+        return max(-(-self.in_flight_tokens // self.max_grant_tokens), 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -51,12 +56,14 @@ class Waiting:
         hashes: Hashes of its full blocks, at the plan's ``hash_tokens``; empty to look up nothing.
         num_tokens: Its length now.
         encoder_tokens: Tokens of its encoder, for models with cross attention.
+        most_tokens: It never gets longer than this; None where nobody knows.
     """
 
     request_id: str
     hashes: Sequence[BlockHash]
     num_tokens: int
     encoder_tokens: int = 0
+    most_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,8 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Positions of one kind that a request just made findable."""
+    """Positions of one kind that a request just made findable, and the names of their content."""
 
     kind: KindId
     positions: Sequence[int]
+    names: Sequence[BlockHash]

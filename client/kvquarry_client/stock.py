@@ -35,6 +35,12 @@ class StateStock:
         """Rows to be had without asking."""
         return len(self._rows[kind])
 
+    def count_blocks(self, by_class: list[int]) -> None:
+        """Add what is here to a count by size class."""
+        for kind, rows in enumerate(self._rows):
+            if rows:
+                by_class[self._plan.class_of_kind(KindId(kind))] += len(rows) * len(rows[0])
+
     def columns(self, kind: KindId) -> list[Sequence[BlockId]]:
         """All rows of a kind, one column per member group."""
         columns = list(zip(*self._rows[kind], strict=True))

@@ -290,16 +290,19 @@ def used_fraction(result: pool_pb2.BatchResult) -> float:
 
 
 def free_memory(result: pool_pb2.BatchResult) -> FreeMemory:
-    """Memory that holds nothing."""
+    """Memory that nobody uses."""
     usage = result.usage
     return FreeMemory(
-        [one.free_block_count for one in usage.size_classes], usage.unassigned_slab_count
+        [one.free_block_count for one in usage.size_classes],
+        usage.unassigned_slab_count,
+        [one.cached_block_count for one in usage.size_classes],
     )
 
 
 def no_memory_known(plan: plan_pb2.Plan) -> FreeMemory:
     """Before the service has answered a batch."""
-    return FreeMemory([0] * len(plan.size_classes), 0)
+    nothing = [0] * len(plan.size_classes)
+    return FreeMemory(nothing, 0, nothing)
 
 
 def batch_error(result: pool_pb2.BatchResult) -> ServiceError | None:

@@ -290,8 +290,14 @@ class QuarryKVCacheManager:
     def _waiting(self, request: Request) -> Waiting:
         enabled = self.prefix_cache_lookup_enabled(request)
         hashes: Sequence[BlockHash] = request.block_hashes if enabled else ()
-        num_tokens = min(request.num_tokens, self.max_model_len)
-        return Waiting(request.request_id, hashes, num_tokens, self._encoder_tokens(request))
+        most_tokens = request.num_prompt_tokens + request.max_tokens
+        return Waiting(
+            request.request_id,
+            hashes,
+            min(request.num_tokens, self.max_model_len),
+            self._encoder_tokens(request),
+            min(most_tokens, self.max_model_len),
+        )
 
     def _encoder_tokens(self, request: Request) -> int:
         """As the scheduler counts them when it schedules all of a request's encoder inputs."""

@@ -65,9 +65,10 @@ class BlockStore:
         return self.num_own(size_class) + self.slabs.num_unassigned * per_slab
 
     def free_memory(self) -> FreeMemory:
-        """What can be handed out without evicting anything."""
+        """What nobody uses: blocks that hold nothing, and content that could be evicted."""
         free = [self.slabs.num_free(size_class) for size_class in self._class_ids]
-        return FreeMemory(free, self.slabs.num_unassigned)
+        cached = [self.cache.num_cached(size_class) for size_class in self._class_ids]
+        return FreeMemory(free, self.slabs.num_unassigned, cached)
 
     def room(self, touched: Sequence[set[BlockId]] = ()) -> Room:
         """What could be handed out, once ``touched`` blocks, by class, are referenced."""

@@ -43,6 +43,19 @@ class Gate:
             return NO_EVACUATION
         return self._evacuator.plan(demand, touched or self._nothing) or None
 
+    def admits_luxury(self, demand: Sequence[int], owed: Sequence[int]) -> bool:
+        """Whether so many blocks may go to somebody who does not need them yet.
+
+        ``owed`` are those that others were promised. See :mod:`kvquarry_core.luxury`.
+        """
+        store, memory = self._store, self._store.free_memory()
+        promised = [blocks + later for blocks, later in zip(demand, owed, strict=True)]
+        if memory.leaves_reserve(store.plan, promised):
+            return True
+        columns = zip(demand, store.num_granted, memory.most_idle(store.plan, owed), strict=True)
+        is_modest = all(not more or idle + more <= most for more, idle, most in columns)
+        return is_modest and self.fits(promised)
+
     def shortage(self, demand: Sequence[int], hit: Hit = NOTHING_HIT) -> Refusal:
         """The refusal for a demand that does not fit now, though an empty pool would hold it."""
         return self._refusal(RefusalCause.SHORTAGE, demand, hit)

@@ -143,19 +143,17 @@ class Pool:
         return answer
 
     def grant_ahead(self, request: AheadRequest) -> AheadGrant:
-        """Grant requests attention blocks before they need them, where free memory is plenty.
+        """Grant requests attention blocks before they need them, where memory allows.
 
-        Nothing is evicted for it, and what is granted ahead shrinks to nothing under pressure, so
-        that nobody waits for blocks that lie idle elsewhere.
+        See :mod:`kvquarry_core.luxury`. What was granted ahead goes back before anybody is
+        refused, so that nobody waits for blocks that lie idle elsewhere.
         """
         records = [self.requests.record(handle) for handle in request.handles]
         checks.check_ahead(request)
         grants = []
         for record, num_blocks in zip(records, request.num_blocks, strict=True):
             wanted = self._sizing.attention(num_blocks)
-            besides = zip(self.plan.by_class(wanted), self.requests.owed, strict=True)
-            demand = [blocks + owed for blocks, owed in besides]
-            if not self.store.free_memory().leaves_reserve(self.plan, demand):
+            if not self.gate.admits_luxury(self.plan.by_class(wanted), self.requests.owed):
                 wanted = [0] * len(wanted)
             grants.append(self._granter.grant(record, wanted))
             self._resumption.keep_young(record)

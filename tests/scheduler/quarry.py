@@ -74,13 +74,15 @@ def core_pool(scheduler: Scheduler) -> CorePool:
 def num_held(scheduler: Scheduler) -> int:
     """Blocks that are neither free nor cached, all size classes together.
 
-    Left out are the null blocks, what running requests were granted ahead, and leased states that
-    no running request uses now. Nobody else may hold anything.
+    Left out are the null blocks, what running requests were granted ahead, leased states that no
+    running request uses now, and what waiting requests keep that were looked up in the last step.
+    Nobody else may hold anything.
     """
     pool = core_pool(scheduler)
     classes = usage_of(pool).classes
     taken = sum(one.active + one.granted for one in classes) - pool.plan.num_reserved_blocks
-    return taken - _num_granted_ahead(scheduler, pool) - _num_in_stock(scheduler, pool)
+    luxury = _num_granted_ahead(scheduler, pool) + _num_in_stock(scheduler, pool)
+    return taken - luxury - _num_kept(scheduler, pool)
 
 
 def _num_granted_ahead(scheduler: Scheduler, pool: CorePool) -> int:
@@ -88,6 +90,22 @@ def _num_granted_ahead(scheduler: Scheduler, pool: CorePool) -> int:
     running = [shadow.find(request.request_id) for request in scheduler.running]
     grants = [pool.requests[one.handle].granted for one in running]
     return sum(len(blocks) for granted in grants for blocks in granted)
+
+
+def _num_kept(scheduler: Scheduler, pool: CorePool) -> int:
+    shadow = scheduler.kv_cache_manager.shadow
+    waiting = map(shadow.find_waiting, [one.request_id for one in scheduler.waiting])
+    kept = {one.handle for one in waiting if one is not None}
+    num_kept = 0
+    for group in range(len(pool.plan.groups)):
+        others = [one.held[group] for key, one in pool.requests.items() if key not in kept]
+        in_use = {block for held in others for block in held}
+        for handle in kept:
+            record = pool.requests[handle]
+            num_kept += len(record.granted[group])
+            num_kept += len(set(record.held[group]) - in_use)
+            in_use.update(record.held[group])
+    return num_kept
 
 
 def _num_in_stock(scheduler: Scheduler, pool: CorePool) -> int:

@@ -1,0 +1,70 @@
+"""Full blocks become findable: which ones, and under which names."""
+
+from collections.abc import Iterable, Sequence
+
+from kvquarry_client.ledger import Ledger
+from kvquarry_client.records import ShadowRequest
+from kvquarry_client.scheduling import Committed
+from kvquarry_core.ids import BlockHash, KindId
+from kvquarry_core.messages import FullRows
+from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.retention import Retention
+
+
+class Commits:
+    """Tells the pool of the blocks that requests have filled, and remembers whether states were."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, retention: Retention | None) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._retention = retention
+        self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
+        # A draft model gives up one hash unit, so a later request resumes that much earlier.
+        self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
+        self._has_states = False
+
+    def commit(
+        self,
+        request: ShadowRequest,
+        hashes: Sequence[BlockHash],
+        num_tokens: int,
+        boundaries: Iterable[int],
+    ) -> list[Committed]:
+        """Make the full blocks of a request's first ``num_tokens`` tokens findable, each once.
+
+        Args:
+            request: Whose blocks they are.
+            hashes: Hashes at the plan's ``hash_tokens``.
+            num_tokens: Tokens whose content is final, this step's included.
+            boundaries: Positions worth a checkpoint, see :class:`Retention`.
+        """
+        if self._retention is None:
+            return []
+        if self._draft_tokens:
+            boundaries = [boundary - self._draft_tokens for boundary in boundaries]
+        committed = []
+        for kind, table in zip(self._kind_ids, request.tables, strict=True):
+            positions = request.commitable(kind, num_tokens, self._retention, boundaries)
+            if positions:
+                names = self._names_of(kind, hashes, positions)
+                rows = FullRows(request.handle, kind, names, table.blocks_at(positions))
+                self._ledger.commit(rows)
+                table.note_committed(positions)
+                committed.append(Committed(kind, positions, names))
+                is_state = self._plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE
+                self._has_states |= is_state
+        return committed
+
+    def take_has_states(self) -> bool:
+        """Whether states were committed since the last call: from the next step on they are hit."""
+        taken, self._has_states = self._has_states, False
+        return taken
+
+    def _names_of(
+        self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]
+    ) -> Sequence[BlockHash]:
+        """What names the content at some positions of a kind: hashes are chained."""
+        units = self._plan.spec_of_kind(kind).block_tokens // self._plan.hash_tokens
+        if isinstance(positions, range):
+            return hashes[(positions.start + 1) * units - 1 : positions.stop * units : units]
+        return [hashes[(position + 1) * units - 1] for position in positions]

@@ -1,0 +1,112 @@
+"""A waiting request is asked about once, and again only when the answer may be another."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from kvquarry_client.scheduling import Allocation
+from tests.client.pools import ATTENTION, BLOCK, CHUNK, Engine, engine, prompt
+
+AHEAD = 8 * BLOCK
+
+
+def plenty() -> Engine:
+    """An engine that has heard how much memory is free."""
+    quarry = engine(num_slabs=600, ahead_tokens=AHEAD)
+    quarry.admit("first", 5)
+    quarry.shadow.free("first")
+    quarry.ledger.num_exchanges = 0
+    return quarry
+
+
+def commit(quarry: Engine, content: str) -> None:
+    """A request fills blocks with this content and is over."""
+    assert quarry.admit(content, 2 * BLOCK)
+    quarry.shadow.free(content)
+
+
+def test_who_is_started_a_step_after_its_lookup_makes_one_exchange() -> None:
+    quarry = plenty()
+    waiting = prompt("a", 23)
+    quarry.shadow.lookup(waiting)
+    quarry.shadow.begin_step()
+    quarry.shadow.lookup(waiting)
+    assert quarry.shadow.allocate_first(waiting, Allocation(23, 23, 0), keep_free=True)
+    assert quarry.ledger.num_exchanges == 1
+
+
+def test_who_is_not_started_in_the_next_step_holds_nothing_any_more() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    quarry.shadow.lookup(prompt("a", 23))
+    quarry.shadow.begin_step()
+    assert quarry.shadow.find_waiting("a")
+    quarry.shadow.begin_step()
+    assert quarry.shadow.find_waiting("a") is None
+    assert len(quarry.ledger.pool.requests) == 1
+
+
+def test_who_waits_is_looked_up_again_once_it_could_hit_more() -> None:
+    quarry = plenty()
+    waiting = prompt("a", 3 * BLOCK + 1, "same")
+    assert quarry.shadow.lookup(waiting).hit_tokens == 0
+    commit(quarry, "same")
+    quarry.shadow.begin_step()
+    assert quarry.shadow.lookup(waiting).hit_tokens == 2 * BLOCK
+
+
+def test_who_waits_is_not_looked_up_again_for_what_it_cannot_hit() -> None:
+    quarry = plenty()
+    quarry.shadow.lookup(prompt("a", 3 * BLOCK + 1))
+    commit(quarry, "other")
+    asked = quarry.ledger.num_exchanges
+    quarry.shadow.begin_step()
+    quarry.shadow.lookup(prompt("a", 3 * BLOCK + 1))
+    assert quarry.ledger.num_exchanges == asked
+
+
+def test_what_waits_goes_back_before_somebody_else_is_refused() -> None:
+    quarry = engine((ATTENTION,), num_slabs=12, ahead_tokens=AHEAD)
+    usable = quarry.ledger.pool.plan.classes[0].num_usable_blocks
+    quarry.shadow.lookup(prompt("waits", (usable // 3) * BLOCK))
+    quarry.shadow.begin_step()
+    assert quarry.shadow.find_waiting("waits")
+    assert quarry.admit("large", usable * BLOCK)
+    assert quarry.shadow.find_waiting("waits") is None
+
+
+def test_where_memory_is_plenty_all_chunks_of_a_prompt_come_with_its_admission() -> None:
+    quarry = plenty()
+    waiting = prompt("a", 4 * CHUNK + 3)
+    quarry.shadow.lookup(waiting)
+    start = Allocation(CHUNK, CHUNK, 0)
+    request = quarry.shadow.allocate_first(waiting, start, keep_free=True)
+    assert request is not None
+    ends = (CHUNK, 2 * CHUNK, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK + 3, 4 * CHUNK + 2 * BLOCK)
+    for processed, end in itertools.pairwise(ends):
+        quarry.shadow.begin_step()
+        assert quarry.shadow.allocate(request, Allocation(end, end, processed))
+    assert quarry.ledger.num_exchanges == 1
+
+
+def test_nobody_is_granted_blocks_beyond_its_end() -> None:
+    quarry = plenty()
+    waiting = replace(prompt("a", 2 * BLOCK), most_tokens=3 * BLOCK)
+    quarry.shadow.lookup(waiting)
+    [record] = quarry.ledger.pool.requests.values()
+    assert len(record.granted[2]) == 3
+
+
+@pytest.mark.parametrize(("content", "asks"), [("refused", 1), ("other", 0)])
+def test_a_refusal_is_asked_about_again_only_for_content_it_could_hit(
+    content: str, asks: int
+) -> None:
+    quarry = engine(num_slabs=12)
+    assert quarry.admit("running", 4 * BLOCK)
+    assert quarry.decode("running", 5 * BLOCK)
+    assert not quarry.admit("refused", 50 * BLOCK)
+    asked = quarry.ledger.num_exchanges
+    assert quarry.shadow.commit("running", prompt(content, 5 * BLOCK).hashes, 5 * BLOCK, [])
+    quarry.shadow.lookup(prompt("refused", 50 * BLOCK))
+    assert quarry.ledger.num_exchanges == asked + asks
