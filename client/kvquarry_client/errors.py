@@ -19,8 +19,8 @@ import grpc
 from kvquarry.v1alpha import status_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
-#: Reasons that another life of the service will not give.
-_TEMPORARY = frozenset({"DRAINING"})
+#: Reasons that the service, or another life of it, will soon not give any more.
+_TEMPORARY = frozenset({"DRAINING", "TOO_MANY_STRANGERS"})
 _UNREACHABLE = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,

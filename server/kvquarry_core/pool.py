@@ -16,7 +16,7 @@ itself. A leased state becomes a request's own when it is committed.
 Every operation is all or nothing: arguments are checked and sums are done before anything moves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kvquarry_core import checks
 from kvquarry_core.admission import Admitter
@@ -51,11 +51,15 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.reach import Reach
 from kvquarry_core.relocation import Relocation
+from kvquarry_core.requests import RequestRecord
 from kvquarry_core.resumption import Resumption
 from kvquarry_core.running import RunningRequests
 from kvquarry_core.sharing import Sharing
 from kvquarry_core.sizing import Sizing
 from kvquarry_core.supersession import Supersession
+
+# What is forgotten at a time, when others wait: half a millisecond of work or so.
+_MANY_ROWS = 256
 
 
 class Pool:
@@ -195,15 +199,20 @@ class Pool:
         Attention rows can be hit at once: whoever hits them reads them in the same step or
         later, after they were written. States can be hit from the next step on.
         """
+        records = self.check_rows(commits)
+        for record, rows in zip(records, commits, strict=True):
+            self._sharing.commit(record, rows)
+            self.totals.commits += len(rows.hashes)
+            self.totals.count_lookup(record)
+
+    def check_rows(self, commits: Sequence[FullRows]) -> list[RequestRecord]:
+        """Whether all of these rows may be committed together; returns whose they are."""
         records = [self.requests.record(rows.handle) for rows in commits]
         for record, rows in zip(records, commits, strict=True):
             checks.check_commit(self.store, self.lease, record, rows)
         if len(commits) > 1:
             checks.check_no_block_twice(self.plan, commits)
-        for record, rows in zip(records, commits, strict=True):
-            self._sharing.commit(record, rows)
-            self.totals.commits += len(rows.hashes)
-            self.totals.count_lookup(record)
+        return records
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """The request no longer needs one of its blocks."""
@@ -254,12 +263,25 @@ class Pool:
 
     def reset_cache(self) -> bool:
         """Forget all cached content, unless a request still uses blocks."""
-        if any(any(record.held) for record in self.requests.values()):
+        if self.is_in_use:
             return False
-        for kind in map(KindId, range(len(self.plan.kinds))):
-            self.store.forget(self.plan.class_of_kind(kind), self.store.index.firsts(kind))
+        for _ in self.forget_all():
+            pass
         self.begin_step()
         return True
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a request uses blocks: then the cache cannot be reset."""
+        return any(any(record.held) for record in self.requests.values())
+
+    def forget_all(self) -> Iterator[None]:
+        """Forget all cached content, and yield after every few hundred rows of it."""
+        for kind in map(KindId, range(len(self.plan.kinds))):
+            firsts, size_class = self.store.index.firsts(kind), self.plan.class_of_kind(kind)
+            for start in range(0, len(firsts), _MANY_ROWS):
+                self.store.forget(size_class, firsts[start : start + _MANY_ROWS])
+                yield
 
 
 def _is_shortage(answer: Admission | Refusal) -> bool:

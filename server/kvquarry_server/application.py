@@ -7,7 +7,7 @@ are checked, against the pool and against each other, before the first is applie
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar, assert_never
 
 from kvquarry_core import checks
@@ -35,6 +35,8 @@ from kvquarry_server.operations import (
 from kvquarry_server.outcomes import Answer, CacheReset
 
 _Item = TypeVar("_Item")
+#: What has columns of any length.
+Columnar = AheadRequest | Take | Settle | GiveBack | Commit | Drop | Free | Forget
 _Unanswered = Take | Settle | GiveBack | Commit | Drop | Free | BeginStep | Forget | Unreadable
 
 
@@ -46,9 +48,7 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
     """
     match operation:
         case AheadRequest():
-            # A million grants to one request are no more than one, and hold up everybody else.
-            if len(set(operation.handles)) != len(operation.handles):
-                raise UsageError(Reason.INVALID_ARGUMENT, "a request is granted ahead twice")
+            _check_ahead(pool, operation)
             return pool.answer(operation)
         case AdmitRequest() | GrowRequest() | LeaseRequest():
             return pool.answer(operation)
@@ -60,6 +60,33 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
         case _:
             _apply_unanswered(pool, operation)
             return None
+
+
+def check_operation(pool: Pool, operation: Columnar) -> None:
+    """Raise what :func:`apply_operation` would raise, and change nothing.
+
+    Raises:
+        UsageError: The operation is a mistake.
+    """
+    match operation:
+        case AheadRequest():
+            _check_ahead(pool, operation)
+        case Take():
+            _check_take(pool, operation)
+        case Commit():
+            pool.check_rows(_full_rows(pool, operation))
+        case Drop():
+            _dropped_runs(pool, operation)
+        case GiveBack():
+            _returned_runs(pool, operation)
+        case Settle():
+            _check_known(pool, operation.handles)
+        case Free():
+            _check_freed(pool, operation)
+        case Forget():
+            checks.check_blocks(pool.plan, operation.group, operation.blocks)
+        case _:
+            assert_never(operation)
 
 
 def _apply_unanswered(pool: Pool, operation: _Unanswered) -> None:
@@ -89,7 +116,21 @@ def _apply_unanswered(pool: Pool, operation: _Unanswered) -> None:
             assert_never(operation)
 
 
+def _check_ahead(pool: Pool, ahead: AheadRequest) -> None:
+    # A million grants to one request are no more than one, and hold up everybody else.
+    if len(set(ahead.handles)) != len(ahead.handles):
+        raise UsageError(Reason.INVALID_ARGUMENT, "a request is granted ahead twice")
+    _check_known(pool, ahead.handles)
+    checks.check_ahead(ahead)
+
+
 def _take(pool: Pool, take: Take) -> None:
+    _check_take(pool, take)
+    for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
+        pool.take(handle, group, num_blocks)
+
+
+def _check_take(pool: Pool, take: Take) -> None:
     _check_columns(take.handles, take.groups, take.num_blocks)
     wanted: Counter[tuple[Handle, GroupId]] = Counter()
     for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
@@ -103,19 +144,21 @@ def _take(pool: Pool, take: Take) -> None:
                 f"request {handle} has {len(granted[group])} granted blocks in group {group}, "
                 f"not {num_blocks}",
             )
-    for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
-        pool.take(handle, group, num_blocks)
 
 
 def _settle(pool: Pool, settle: Settle) -> None:
-    handles = dict.fromkeys(settle.handles)
-    for handle in handles:
-        _record(pool, handle)
-    for handle in handles:
+    _check_known(pool, settle.handles)
+    for handle in dict.fromkeys(settle.handles):
         pool.settle(handle)
 
 
 def _give_back(pool: Pool, give_back: GiveBack) -> None:
+    for group, blocks in _returned_runs(pool, give_back):
+        pool.give_back(group, blocks)
+
+
+def _returned_runs(pool: Pool, give_back: GiveBack) -> list[tuple[GroupId, list[BlockId]]]:
+    """What is given back, checked."""
     _check_columns(give_back.groups, give_back.num_blocks)
     runs = list(zip(give_back.groups, _runs(give_back.blocks, give_back.num_blocks), strict=True))
     returned: dict[GroupId, list[BlockId]] = {}
@@ -124,11 +167,14 @@ def _give_back(pool: Pool, give_back: GiveBack) -> None:
     for group, blocks in returned.items():
         checks.check_blocks(pool.plan, group, blocks)
         pool.lease.check(group, blocks)
-    for group, blocks in runs:
-        pool.give_back(group, blocks)
+    return runs
 
 
 def _commit(pool: Pool, commit: Commit) -> None:
+    pool.commit_rows(_full_rows(pool, commit))
+
+
+def _full_rows(pool: Pool, commit: Commit) -> list[FullRows]:
     _check_columns(commit.handles, commit.kinds, commit.num_rows)
     limits.check_hashes(commit.hashes)
     for kind in commit.kinds:
@@ -136,10 +182,16 @@ def _commit(pool: Pool, commit: Commit) -> None:
     widths = [len(pool.plan.kinds[kind]) for kind in commit.kinds]
     hashes = _runs(commit.hashes, commit.num_rows)
     blocks = _runs(commit.blocks, list(map(operator.mul, commit.num_rows, widths)))
-    pool.commit_rows(list(map(FullRows, commit.handles, commit.kinds, hashes, blocks)))
+    return list(map(FullRows, commit.handles, commit.kinds, hashes, blocks))
 
 
 def _drop(pool: Pool, drop: Drop) -> None:
+    for handle, group, blocks in _dropped_runs(pool, drop):
+        pool.drop_blocks(handle, group, blocks)
+
+
+def _dropped_runs(pool: Pool, drop: Drop) -> list[tuple[Handle, GroupId, list[BlockId]]]:
+    """What is dropped, checked."""
     _check_columns(drop.handles, drop.groups, drop.num_blocks)
     runs = list(zip(drop.handles, drop.groups, _runs(drop.blocks, drop.num_blocks), strict=True))
     dropped: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
@@ -155,17 +207,19 @@ def _drop(pool: Pool, drop: Drop) -> None:
                 Reason.NOT_HELD,
                 f"request {handle} does not hold block {min(missing)} in group {group}",
             )
-    for handle, group, blocks in runs:
-        pool.drop_blocks(handle, group, blocks)
+    return runs
 
 
 def _free(pool: Pool, free: Free) -> None:
-    if len(set(free.handles)) != len(free.handles):
-        raise UsageError(Reason.UNKNOWN_REQUEST, "a request is freed twice")
-    for handle in free.handles:
-        _record(pool, handle)
+    _check_freed(pool, free)
     for handle in free.handles:
         pool.free(handle)
+
+
+def _check_freed(pool: Pool, free: Free) -> None:
+    if len(set(free.handles)) != len(free.handles):
+        raise UsageError(Reason.UNKNOWN_REQUEST, "a request is freed twice")
+    _check_known(pool, free.handles)
 
 
 def _compare(pool: Pool, books: CompareBooks) -> None:
@@ -193,6 +247,11 @@ def _check_columns(*columns: Sequence[object]) -> None:
     lengths = [len(column) for column in columns]
     if len(set(lengths)) != 1:
         raise UsageError(Reason.INVALID_ARGUMENT, f"columns must be of equal length, not {lengths}")
+
+
+def _check_known(pool: Pool, handles: Iterable[Handle]) -> None:
+    for handle in handles:
+        _record(pool, handle)
 
 
 def _record(pool: Pool, handle: Handle) -> RequestRecord:

@@ -19,13 +19,18 @@ from kvquarry_server.application import apply_operation
 from kvquarry_server.errors import WireError, wire_error
 from kvquarry_server.faults import AnswerForgotten, OutOfOrder, ServiceError, TooManyRequests
 from kvquarry_server.lease import Lease
+from kvquarry_server.long_operations import apply_in_slices, is_long
 from kvquarry_server.memory import AnswerLog
 from kvquarry_server.operations import Batch, CompareBooks, Operation
 from kvquarry_server.outcomes import Answer, BatchOutcome, Eviction
+from kvquarry_server.slices import Slices, finished
+from kvquarry_server.turn_order import Share
 from kvquarry_server.workers import Roster
 
-#: Evicted rows told in one answer, so that it stays below what clients take (16 MiB).
-_MOST_EVICTIONS = 100_000
+#: Evicted rows told in one answer: it is written in one go, and others wait for two milliseconds.
+_MOST_EVICTIONS = 10_000
+# Short operations between two yields.
+_MANY_OPERATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Attachment:
     def __init__(self, identity: Identity, terms: Terms, lease: Lease) -> None:
         self.identity = identity
         self.lease = lease
+        self.share = Share()
         self.roster = Roster(terms.plan, terms.num_workers)
         self.revision = 0
         self.last_batch_number = 0
@@ -88,9 +94,15 @@ class Attachment:
         self._most_requests = terms.most_requests
 
     def apply(self, batch: Batch) -> BatchOutcome:
+        """Apply a batch in one go; see :meth:`apply_in_slices`."""
+        return finished(self.apply_in_slices(batch))
+
+    def apply_in_slices(self, batch: Batch) -> Slices[BatchOutcome]:
         """Apply a batch, or return the first answer of one that was applied before.
 
-        Operations are applied until one is a mistake; the batch counts as applied even so.
+        Operations are applied until one is a mistake; the batch counts as applied even so. Work on
+        other attachments may go on wherever this yields, but not on this one: once begun, a batch
+        must be brought to its end before the next.
 
         Raises:
             OutOfOrder: The batch is neither the next one nor a repetition.
@@ -103,7 +115,7 @@ class Attachment:
                 f"batch {batch.number} came after batch {self.last_batch_number}; send the "
                 "batches in between first"
             )
-        outcome = self._apply_next(batch)
+        outcome = yield from self._apply_next(batch)
         self._answers.keep(outcome)
         return outcome
 
@@ -118,20 +130,26 @@ class Attachment:
             )
         return outcome
 
-    def _apply_next(self, batch: Batch) -> BatchOutcome:
+    def _apply_next(self, batch: Batch) -> Slices[BatchOutcome]:
         self.last_batch_number = batch.number
         answers: list[Answer] = []
         error: WireError | None = None
-        for index, operation in enumerate(batch.operations):
-            try:
+        index = 0
+        try:
+            for operation in batch.operations:
                 self._check_allowed(operation)
-                answer = apply_operation(self.pool, operation)
-            except (UsageError, ServiceError) as mistake:
-                error = wire_error(mistake, operation_index=str(index))
-                break
-            if answer is not None:
-                answers.append(answer)
-            self.revision += not isinstance(answer, Refusal)
+                if is_long(operation):
+                    answer = yield from apply_in_slices(self.pool, operation)
+                else:
+                    answer = apply_operation(self.pool, operation)
+                self.revision += not isinstance(answer, Refusal)
+                index += 1
+                if answer is not None:
+                    answers.append(answer)
+                if answer is not None or index % _MANY_OPERATIONS == 0:
+                    yield
+        except (UsageError, ServiceError) as mistake:
+            error = wire_error(mistake, operation_index=str(index))
         nobody_waits = batch.is_quiet and error is None and len(self._evictions) < _MOST_EVICTIONS
         return BatchOutcome(
             number=batch.number,

@@ -48,6 +48,7 @@ STATUS_OF: dict[Reason | ServiceReason, StatusCode] = {
     ServiceReason.TOO_MANY_POOLS: StatusCode.RESOURCE_EXHAUSTED,
     ServiceReason.TOO_MANY_BLOCKS: StatusCode.RESOURCE_EXHAUSTED,
     ServiceReason.TOO_MANY_REQUESTS: StatusCode.RESOURCE_EXHAUSTED,
+    ServiceReason.TOO_MANY_STRANGERS: StatusCode.RESOURCE_EXHAUSTED,
     ServiceReason.DRAINING: StatusCode.UNAVAILABLE,
     ServiceReason.POOL_BROKEN: StatusCode.INTERNAL,
 }

@@ -14,7 +14,8 @@
     |-- Full                    a limit that keeps the service alive
     |   |-- TooManyPools
     |   |-- TooManyBlocks
-    |   `-- TooManyRequests
+    |   |-- TooManyRequests
+    |   `-- TooManyStrangers
     |-- Draining                the service is about to stop
     `-- PoolBroken              a bug of ours; the pool was dropped
 
@@ -37,6 +38,7 @@ class ServiceReason(Enum):
     TOO_MANY_POOLS = "TOO_MANY_POOLS"
     TOO_MANY_BLOCKS = "TOO_MANY_BLOCKS"
     TOO_MANY_REQUESTS = "TOO_MANY_REQUESTS"
+    TOO_MANY_STRANGERS = "TOO_MANY_STRANGERS"
     DRAINING = "DRAINING"
     POOL_BROKEN = "POOL_BROKEN"
 
@@ -111,6 +113,12 @@ class TooManyRequests(Full):
     """A pool holds as many requests as it may."""
 
     reason = ServiceReason.TOO_MANY_REQUESTS
+
+
+class TooManyStrangers(Full):
+    """As many streams as the service puts up with are open and have not said hello."""
+
+    reason = ServiceReason.TOO_MANY_STRANGERS
 
 
 class Draining(ServiceError):

@@ -20,6 +20,8 @@ _MOST_PAGE_SIZES = 8
 _LONGEST_DIGEST_BYTES = 64
 _LONGEST_HASH_BYTES = 64
 _MOST_OPERATIONS = 65_536
+# A step of 65,536 tokens commits as many blocks if they hold one token each.
+_MOST_ROWS = 65_536
 
 # The planner tries slabs of up to this many times the smallest one, this many at most, and for
 # each of them ever larger strides. About a second's worth of that is allowed.
@@ -36,11 +38,13 @@ class Limits:
         num_pools: Pools; also bounds the series of the metrics.
         num_blocks: Blocks in all pools; their accounting takes 33 to 60 bytes each.
         num_requests: Requests in one pool.
+        num_strangers: Open streams that have not said hello yet.
     """
 
     num_pools: int = 64
     num_blocks: int = 16_000_000
     num_requests: int = 65_536
+    num_strangers: int = 256
 
 
 def check_engine(name: str) -> None:
@@ -88,6 +92,18 @@ def check_num_operations(num_operations: int) -> None:
             Reason.INVALID_ARGUMENT,
             f"a batch has at most {_MOST_OPERATIONS} operations, not {num_operations}; send "
             "several, and rows of one sort as columns of one operation",
+        )
+
+
+def check_num_rows(num_rows: int) -> None:
+    """All rows of an operation are checked before the first is applied: they must not be endless.
+
+    Guarded by test_an_operation_with_too_many_rows_is_a_mistake_like_others.
+    """
+    if num_rows > _MOST_ROWS:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"an operation has at most {_MOST_ROWS} rows, not {num_rows}; send several operations",
         )
 
 

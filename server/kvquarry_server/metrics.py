@@ -41,7 +41,7 @@ class PrometheusTelemetry:
         )
         self._batches = Histogram(
             "kvquarry_batch_seconds",
-            "Time from having read a batch to having its answer ready to be written.",
+            "Time from having read a batch to having its answer ready, turns of others included.",
             buckets=_BATCH_BUCKETS_S,
             registry=registry,
         )

@@ -4,6 +4,7 @@ Columns of equal length belong together. Entry ``i`` of each is one row, or, whe
 of counts, one run: so many of the blocks (or rows), which stand one after another in their column.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
@@ -116,10 +117,11 @@ class Batch:
 
     Attributes:
         number: 1, 2, 3, ... within an attachment.
-        operations: What happened.
+        operations: What happened. They are read off the message one by one, when their turn comes,
+            and one that is out of bounds raises then.
         is_quiet: Nobody waits for an answer, unless the batch contains a mistake.
     """
 
     number: int
-    operations: list[Operation]
+    operations: Iterable[Operation]
     is_quiet: bool = False

@@ -17,8 +17,11 @@ from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
 from kvquarry_server.registry import Registry
+from kvquarry_server.slices import Slices
+from kvquarry_server.strangers import Strangers
 from kvquarry_server.stream import EndableStream, is_end
 from kvquarry_server.telemetry import Telemetry
+from kvquarry_server.turns import Turns
 
 if TYPE_CHECKING:
     OpenContext = grpc.aio.ServicerContext[pool_pb2.OpenPoolRequest, pool_pb2.OpenPoolResponse]
@@ -40,6 +43,8 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self._boot_id = boot_id
         self._telemetry = telemetry
         self._edge = Edge(telemetry)
+        self._turns = Turns(time.perf_counter)
+        self._strangers = Strangers(registry.policy.limits.num_strangers)
 
     async def OpenPool(  # noqa: N802
         self, request: pool_pb2.OpenPoolRequest, context: "OpenContext"
@@ -64,12 +69,15 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         """See pool.proto. Reads and writes go through ``context``, one after the other."""
         async with self._edge.typed_errors("Attach", context):
             stream = EndableStream()
-            hello = await _first_message(stream, context)
+            with self._strangers.one_more():
+                hello = await _first_message(stream, context)
             if is_end(hello):
                 return
             caller = lives.hello_from_wire(hello)
             attachment = self._registry.attach(caller.pool_id, caller.incarnation, stream)
             try:
+                # An earlier stream may have left in the middle of a long batch.
+                await self._turns.finished(attachment.share)
                 welcome = lives.welcome_to_wire(self._boot_id, attachment)
                 await stream.step(partial(context.write, welcome))
                 await self._serve(stream, attachment, context)
@@ -84,17 +92,18 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             request = await stream.step(context.read)
             if is_end(request):
                 return
-            response = self._answer(attachment, request)
+            start = time.perf_counter()
+            response = await self._turns.do(attachment.share, self._answer(attachment, request))
+            self._telemetry.applied_batch(time.perf_counter() - start)
             if response is not None:
                 await stream.step(partial(context.write, response))
 
     def _answer(
         self, attachment: Attachment, request: pool_pb2.AttachRequest
-    ) -> pool_pb2.AttachResponse | None:
-        start = time.perf_counter()
+    ) -> Slices[pool_pb2.AttachResponse | None]:
         batch = lives.next_batch_from_wire(request)
         try:
-            outcome = attachment.apply(batch)
+            outcome = yield from attachment.apply_in_slices(batch)
             is_told = outcome.usage is not None
             response = outcome_to_wire(self._boot_id, outcome) if is_told else None
         except (UsageError, ServiceError):
@@ -106,7 +115,6 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             raise self._registry.condemn(attachment) from None
         if outcome.error is not None:
             self._telemetry.refused("Attach", outcome.error.reason.value)
-        self._telemetry.applied_batch(time.perf_counter() - start)
         return response
 
 

@@ -31,6 +31,10 @@ SERVICE_NAMES: tuple[str, ...] = tuple(
 # A client that pings more often than this is sent away with GOAWAY too_many_pings. Clients and
 # proxies ping every 10 s, also between calls; gRPC's own default permits one ping in 5 minutes.
 _SHORTEST_PING_INTERVAL_MS = 500
+# Calls at a time on one connection, of a proxy for instance; more are not begun by the peer.
+_MOST_CALLS_PER_CONNECTION = 256
+# A connection that carries no call for so long is closed; who needs it again dials again.
+_LONGEST_IDLE_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ def _data_options(transport: Transport) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", transport.max_message_bytes),
         # Answers may be larger than questions; the client sets what it takes.
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", _MOST_CALLS_PER_CONNECTION),
+        ("grpc.max_connection_idle_ms", _LONGEST_IDLE_MS),
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
         # Without this one a ping that was in flight already is waited for a minute.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kvquarry.v1alpha import admin_pb2, plan_pb2, pool_pb2
-from kvquarry_core.errors import PlanError, UsageError
+from kvquarry_core.errors import PlanError, Reason, UsageError
 from kvquarry_core.messages import (
     AdmitRequest,
     AheadRequest,
@@ -101,7 +101,7 @@ OPERATIONS = [
 @pytest.mark.parametrize(("wire", "ours"), OPERATIONS, ids=lambda one: type(one).__name__)
 def test_an_operation_is_read_field_by_field(wire: pool_pb2.Operation, ours: object) -> None:
     batch = batch_from_wire(pool_pb2.Batch(number=7, operations=[wire]))
-    assert (batch.number, batch.operations) == (7, [ours])
+    assert (batch.number, list(batch.operations)) == (7, [ours])
 
 
 def test_a_quiet_batch_is_read_as_one() -> None:
@@ -201,3 +201,30 @@ def test_a_batch_of_very_many_operations_is_refused_unread() -> None:
     one = pool_pb2.Operation(begin_step=pool_pb2.BeginStep())
     with pytest.raises(UsageError, match="at most 65536 operations"):
         batch_from_wire(pool_pb2.Batch(number=1, operations=[one] * 65_537))
+
+
+MANY = 65_537
+LONG_COLUMNS = [
+    WIRE(grant_ahead=pool_pb2.GrantAhead(handles=[1] * MANY)),
+    WIRE(give_back=pool_pb2.GiveBack(blocks=[1] * MANY)),
+    WIRE(take=pool_pb2.Take(block_counts=[1] * MANY)),
+    WIRE(settle=pool_pb2.Settle(handles=[1] * MANY)),
+    WIRE(commit=pool_pb2.Commit(hashes=[b"c"] * MANY)),
+    WIRE(drop=pool_pb2.Drop(groups=[1] * MANY)),
+    WIRE(free=pool_pb2.Free(handles=[1] * MANY)),
+    WIRE(forget=pool_pb2.Forget(blocks=[1] * MANY)),
+]
+
+
+@pytest.mark.parametrize("long", LONG_COLUMNS, ids=lambda one: one.WhichOneof("operation"))
+def test_an_operation_with_too_many_rows_is_a_mistake_like_others(
+    long: pool_pb2.Operation,
+) -> None:
+    attachment = ready_attachment()
+    step = pool_pb2.Operation(begin_step=pool_pb2.BeginStep())
+    outcome = attachment.apply(batch_from_wire(pool_pb2.Batch(number=1, operations=[step, long])))
+    assert outcome.error is not None
+    assert outcome.error.reason is Reason.INVALID_ARGUMENT
+    assert "at most 65536 rows" in outcome.error.message
+    assert outcome.error.metadata == {"operation_index": "1"}
+    assert (outcome.revision, attachment.last_batch_number) == (1, 1)

@@ -9,6 +9,7 @@ import pytest
 
 from kvquarry.v1alpha import pool_pb2, status_pb2
 from kvquarry_server.attachment import Attachment
+from kvquarry_server.limits import Limits
 from kvquarry_server.pool_servicer import PoolServicer
 from kvquarry_server.registry import Policy, Registry
 from kvquarry_server.telemetry import NULL_TELEMETRY
@@ -138,3 +139,111 @@ def test_an_attached_stream_may_be_silent_for_as_long_as_it_likes(
     call = SlowCall(hello(attachment), batch(1))
     serve(registry, call)
     assert len(call.responses) == 2
+
+
+def long_batch(number: int) -> pool_pb2.AttachRequest:
+    """So much to do that others have their turn meanwhile."""
+    operations = [
+        pool_pb2.Operation(
+            admit=pool_pb2.Admit(handle=7, token_count=4, max_grant_tokens=4),
+        ),
+        *[pool_pb2.Operation(forget=pool_pb2.Forget(blocks=[1] * 20_000))] * 20,
+    ]
+    return pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=number, operations=operations))
+
+
+class LoggedCall(FakeCall):
+    """Notes in a common log what was answered when."""
+
+    def __init__(self, name: str, log: list[str], *messages: pool_pb2.AttachRequest) -> None:
+        super().__init__(*messages)
+        self._name = name
+        self._log = log
+
+    async def write(self, response: pool_pb2.AttachResponse) -> None:
+        await super().write(response)
+        self._log.append(self._name)
+
+
+def test_an_engine_is_answered_while_the_long_batch_of_another_is_applied() -> None:
+    registry = Registry(Policy(), FakeClock())
+    flood, calm = (ready_attachment(registry, name) for name in ("flood", "calm"))
+    log: list[str] = []
+    calls = (
+        LoggedCall("flood", log, hello(flood), long_batch(1)),
+        LoggedCall("calm", log, hello(calm), batch(1), batch(2)),
+    )
+    servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
+
+    async def run() -> None:
+        await asyncio.gather(*(servicer.Attach(None, call) for call in calls))  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    assert log == ["flood", "calm", "calm", "calm", "flood"]
+    assert not calls[0].responses[-1].result.HasField("error")
+
+
+def test_a_batch_whose_stream_breaks_is_finished_before_the_next_stream_begins() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
+    again = FakeCall(hello(attachment), long_batch(1), batch(2))
+
+    async def run() -> None:
+        broken = FakeCall(hello(attachment), long_batch(1))
+        stream = asyncio.create_task(servicer.Attach(None, broken))  # type: ignore[arg-type]
+        while not attachment.last_batch_number:  # noqa: ASYNC110 - the attachment knows no loop
+            await asyncio.sleep(0)
+        stream.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stream
+        assert attachment.revision < 21
+        await servicer.Attach(None, again)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    welcome, repeated, following = again.responses
+    assert welcome.welcome.last_batch_number == 1
+    assert welcome.revision == repeated.revision == 21
+    assert following.result.answers[0].HasField("admission")
+
+
+def test_a_bug_in_a_later_slice_drops_the_pool_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    forgotten: list[object] = []
+
+    def forget(*arguments: object) -> None:
+        forgotten.append(arguments)
+        assert len(forgotten) < 300, "a bug"
+
+    monkeypatch.setattr(attachment.pool, "forget", forget)
+    call = FakeCall(hello(attachment), long_batch(1))
+    with pytest.raises(Aborted):
+        serve(registry, call)
+    assert call.reason == "POOL_BROKEN"
+    assert registry.attachments == []
+
+
+def test_streams_that_have_not_said_hello_are_bounded_in_number() -> None:
+    registry = Registry(Policy(limits=Limits(num_strangers=2)), FakeClock())
+    attachment = ready_attachment(registry)
+    servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
+
+    async def run() -> None:
+        strangers = [
+            asyncio.create_task(servicer.Attach(None, SilentCall()))  # type: ignore[arg-type]
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        refused = FakeCall(hello(attachment))
+        with pytest.raises(Aborted):
+            await servicer.Attach(None, refused)  # type: ignore[arg-type]
+        assert refused.reason == "TOO_MANY_STRANGERS"
+        for stranger in strangers:
+            stranger.cancel()
+        await asyncio.gather(*strangers, return_exceptions=True)
+        # Those who did say it are not counted.
+        for _ in range(3):
+            await servicer.Attach(None, FakeCall(hello(attachment), batch(1)))  # type: ignore[arg-type]
+
+    asyncio.run(run())

@@ -1,7 +1,7 @@
 """Batches of operations, from the wire."""
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
@@ -25,14 +25,15 @@ from kvquarry_server.operations import (
 
 
 def batch_from_wire(message: pool_pb2.Batch) -> Batch:
-    """A batch; whether its operations make sense is the pool's to say.
+    """A batch whose operations are read when they are asked for.
+
+    Whether they make sense is the pool's to say.
 
     Raises:
-        UsageError: They are too many.
+        UsageError: They are too many; reading one with too many rows raises it, too.
     """
     limits.check_num_operations(len(message.operations))
-    operations = [_operation(operation) for operation in message.operations]
-    return Batch(message.number, operations, message.quiet)
+    return Batch(message.number, map(_operation, message.operations), message.quiet)
 
 
 def _operation(message: pool_pb2.Operation) -> Operation:
@@ -63,15 +64,15 @@ def _lease(message: pool_pb2.Operation) -> LeaseRequest:
 
 def _ahead(message: pool_pb2.Operation) -> AheadRequest:
     ahead = message.grant_ahead
-    return AheadRequest(cast("list[Handle]", list(ahead.handles)), list(ahead.block_counts))
+    return AheadRequest(cast("list[Handle]", _column(ahead.handles)), _column(ahead.block_counts))
 
 
 def _give_back(message: pool_pb2.Operation) -> GiveBack:
     give_back = message.give_back
     return GiveBack(
-        cast("list[GroupId]", list(give_back.groups)),
-        list(give_back.block_counts),
-        cast("list[BlockId]", list(give_back.blocks)),
+        cast("list[GroupId]", _column(give_back.groups)),
+        _column(give_back.block_counts),
+        cast("list[BlockId]", _column(give_back.blocks)),
     )
 
 
@@ -82,48 +83,58 @@ def _grow(message: pool_pb2.Operation) -> GrowRequest:
 def _take(message: pool_pb2.Operation) -> Take:
     take = message.take
     return Take(
-        cast("list[Handle]", list(take.handles)),
-        cast("list[GroupId]", list(take.groups)),
-        list(take.block_counts),
+        cast("list[Handle]", _column(take.handles)),
+        cast("list[GroupId]", _column(take.groups)),
+        _column(take.block_counts),
     )
 
 
 def _settle(message: pool_pb2.Operation) -> Settle:
-    return Settle(cast("list[Handle]", list(message.settle.handles)))
+    return Settle(cast("list[Handle]", _column(message.settle.handles)))
 
 
 def _commit(message: pool_pb2.Operation) -> Commit:
     commit = message.commit
     return Commit(
-        cast("list[Handle]", list(commit.handles)),
-        cast("list[KindId]", list(commit.kinds)),
-        list(commit.row_counts),
-        cast("list[BlockHash]", list(commit.hashes)),
-        cast("list[BlockId]", list(commit.blocks)),
+        cast("list[Handle]", _column(commit.handles)),
+        cast("list[KindId]", _column(commit.kinds)),
+        _column(commit.row_counts),
+        cast("list[BlockHash]", _column(commit.hashes)),
+        cast("list[BlockId]", _column(commit.blocks)),
     )
 
 
 def _drop(message: pool_pb2.Operation) -> Drop:
     drop = message.drop
     return Drop(
-        cast("list[Handle]", list(drop.handles)),
-        cast("list[GroupId]", list(drop.groups)),
-        list(drop.block_counts),
-        cast("list[BlockId]", list(drop.blocks)),
+        cast("list[Handle]", _column(drop.handles)),
+        cast("list[GroupId]", _column(drop.groups)),
+        _column(drop.block_counts),
+        cast("list[BlockId]", _column(drop.blocks)),
     )
 
 
 def _free(message: pool_pb2.Operation) -> Free:
-    return Free(cast("list[Handle]", list(message.free.handles)))
+    return Free(cast("list[Handle]", _column(message.free.handles)))
 
 
 def _forget(message: pool_pb2.Operation) -> Forget:
     forget = message.forget
-    return Forget(GroupId(forget.group), cast("list[BlockId]", list(forget.blocks)))
+    return Forget(GroupId(forget.group), cast("list[BlockId]", _column(forget.blocks)))
 
 
 def _compare_books(message: pool_pb2.Operation) -> CompareBooks:
     return CompareBooks(message.compare_books.revision, message.compare_books.digest)
+
+
+def _column(values: Sequence[Any]) -> list[Any]:
+    """One column of an operation.
+
+    Raises:
+        UsageError: It is too long.
+    """
+    limits.check_num_rows(len(values))
+    return list(values)
 
 
 # By the name in the oneof; test_every_operation_of_the_wire_is_read holds that none is missing.

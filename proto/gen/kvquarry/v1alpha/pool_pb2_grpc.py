@@ -71,8 +71,9 @@ class PoolServiceServicer(object):
         The service ends a stream with an error (see status.proto) whose reason is UNKNOWN_POOL or
         STALE_INCARNATION when the pool is not, or no longer, the caller's; SUPERSEDED when the same
         attachment opens another stream; OUT_OF_ORDER or ANSWER_FORGOTTEN when batch numbers do not add
-        up; INVALID_ARGUMENT when a message is not what it should be; DRAINING when the service stops;
-        POOL_BROKEN when it found a bug of its own. A message over the service's cap (16 MiB by default)
+        up; INVALID_ARGUMENT when a message is not what it should be; TOO_MANY_STRANGERS when very many
+        streams are open that have not said hello; DRAINING when the service stops; POOL_BROKEN when it
+        found a bug of its own. A message over the service's cap (16 MiB by default)
         ends it with RESOURCE_EXHAUSTED and no reason. Nothing of the offending message was applied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
