@@ -83,6 +83,15 @@ class StateStock:
         """Every row, when nobody runs or memory is short."""
         return self._take_first([len(rows) for rows in self._rows])
 
+    def take_beyond(self, most: Sequence[int]) -> list[tuple[KindId, list[Row]]]:
+        """The rows beyond so many blocks of each class."""
+        excess = []
+        for kind, rows in enumerate(self._rows):
+            size_class = self._plan.class_of_kind(KindId(kind))
+            width = len(self._plan.kinds[kind])
+            excess.append(max(len(rows) - most[size_class] // width, 0))
+        return self._take_first(excess)
+
     def _take_first(self, num_rows: Sequence[int]) -> list[tuple[KindId, list[Row]]]:
         """The rows that lay in stock for longest, by kind."""
         taken = []

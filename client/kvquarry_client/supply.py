@@ -7,7 +7,7 @@ and as many states as will be needed at once.
 
 That is luxury. Where memory is plenty it costs nobody anything; where it is not, it stays within
 a small share of what could be evicted (see :mod:`kvquarry_core.luxury`), and whoever asks while
-more lies idle first gives all of that back. All of it goes back before anybody goes without.
+more lies idle first gives that back. All of it goes back before anybody goes without.
 """
 
 from collections.abc import Callable, Sequence
@@ -102,8 +102,8 @@ class Supply:
         if self._abundance.is_plenty(by_group):
             return self._abundance.without_bounds()
         most_idle = self._abundance.most_idle()
-        if self._abundance.is_on and not self._idle.is_within(most_idle):
-            self._idle.return_all()
+        if self._abundance.is_on:
+            self._idle.return_excess(most_idle)
         return self._abundance.within(most_idle, 1 + len(self._roster.live))
 
     def may_keep(self) -> bool:
