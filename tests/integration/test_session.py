@@ -320,7 +320,7 @@ def test_a_channel_is_not_shared_between_engines(service: RunningService) -> Non
     assert one is not other
     one.close()
     with pytest.raises(ValueError, match="closed"):
-        one.unary_unary("/x/y")(b"")
+        one.unary_unary("/x/y", None, None)(b"")
     grpc.channel_ready_future(other).result(5)
     other.close()
 

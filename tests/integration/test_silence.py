@@ -18,6 +18,7 @@ from kvquarry_client.target import Target
 from tests.integration.strange_service import WELCOME, Requests, Responses, StrangeService, serving
 
 PATIENCE_S = 1.5
+FIRST = pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=1))
 
 
 def break_off(requests: Requests) -> Responses:
@@ -49,7 +50,7 @@ def test_a_service_that_always_breaks_off_is_paced_and_given_up(tmp_path: Path) 
     service = StrangeService(break_off)
     with serving(service, tmp_path / "s") as target, lasting(target) as engine:
         engine.start()
-        engine.send(pool_pb2.Batch(number=1))
+        engine.send(FIRST)
         start = time.monotonic()
         with pytest.raises(ServiceUnavailable, match="no kvquarry service answered"):
             engine.read()
@@ -81,7 +82,7 @@ def test_an_answer_is_waited_for_aloud_and_not_for_ever(
         caplog.at_level(logging.WARNING),
     ):
         engine.start()
-        engine.send(pool_pb2.Batch(number=1))
+        engine.send(FIRST)
         with pytest.raises(ServiceUnavailable):
             engine.read()
     assert "waiting for an answer of kvquarry at" in caplog.text

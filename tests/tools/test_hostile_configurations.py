@@ -18,10 +18,10 @@ from kvquarry_tools.planning.table import plan_table
 from tests.strategies import examples
 
 FOLDER = Path(library_file).parent / "configurations"
-SHIPPED = [
+SHIPPED: list[dict[str, Any]] = [
     json.loads(path.read_text()) for path in sorted(FOLDER.iterdir()) if path.name != "names.json"
 ]
-VALUES = [None, 0, -1, 3, 7, 1.5, True, "x", [], ["x"], [1], {}]
+VALUES: list[object] = [None, 0, -1, 3, 7, 1.5, True, "x", [], ["x"], [1], {}]
 
 
 def fields(config: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -35,7 +35,7 @@ def fields(config: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
 @st.composite
 def tampered(draw: st.DrawFn) -> dict[str, Any]:
     """A shipped configuration with one field that is another."""
-    config = copy.deepcopy(draw(st.sampled_from(SHIPPED)))
+    config: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(SHIPPED)))
     *sections, name = draw(st.sampled_from(list(fields(config))))
     section = config
     for one in sections:

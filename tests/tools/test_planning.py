@@ -28,12 +28,14 @@ MODELS = [
     "Qwen3-8B",
 ]
 WINDOWED = ["Gemma-4-26B-A4B", "gpt-oss-20b", "Llama-4-Scout"]
+PLAIN = Serving()
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
-def report(name: str, gib: float, max_num_seqs: int | None = None, **serving: object) -> Report:
-    served = find_model(name).served(Serving(**serving))  # type: ignore[arg-type]
-    return make_report(served, int(gib * GIB), max_num_seqs)
+def report(
+    name: str, gib: float, serving: Serving = PLAIN, max_num_seqs: int | None = None
+) -> Report:
+    return make_report(find_model(name).served(serving), int(gib * GIB), max_num_seqs)
 
 
 def admits(pool: Pool, handle: int, num_tokens: int) -> bool:
@@ -144,17 +146,17 @@ def test_a_uniform_pool_holds_what_was_measured_of_stock_vllm() -> None:
 
 @pytest.mark.parametrize(
     ("name", "gib", "serving"),
-    [(name, gib, {}) for name in MODELS + WINDOWED for gib in (1, 20)]
+    [(name, gib, PLAIN) for name in MODELS + WINDOWED for gib in (1, 20)]
     + [
-        ("Nemotron-3-Ultra-550B-A55B", 20, {"tp": 2}),
-        ("Qwen3.6-27B", 20, {"num_speculative_tokens": 5}),
-        ("Qwen3.6-27B", 20, {"kv_dtype": "fp8", "block_tokens": 64}),
+        ("Nemotron-3-Ultra-550B-A55B", 20, Serving(tp=2)),
+        ("Qwen3.6-27B", 20, Serving(num_speculative_tokens=5)),
+        ("Qwen3.6-27B", 20, Serving(kv_dtype="fp8", block_tokens=64)),
     ],
 )
 def test_no_fewer_requests_fit_than_in_stock_vllms_pool(
-    name: str, gib: int, serving: dict[str, object]
+    name: str, gib: int, serving: Serving
 ) -> None:
-    made = report(name, gib, **serving)
+    made = report(name, gib, serving)
     for num_tokens in REQUEST_TOKENS:
         ours, stock = (
             capacity.requests[num_tokens]
@@ -178,7 +180,7 @@ def test_the_memory_bound_nemotron_is_explained() -> None:
     tokens. A pool whose checkpoints need not follow its blocks holds 274k with three of them and
     241k with four: 245k leave room for three.
     """
-    made = report("Nemotron-3-Ultra-550B-A55B", 2.2, tp=2)
+    made = report("Nemotron-3-Ultra-550B-A55B", 2.2, Serving(tp=2))
     assert made.uniform_capacity.cached_tokens[8304] == 74_736 == 9 * 8304
     mixed = made.mixed
     for num_checkpoints, most_tokens in ((1, 340_464), (3, 274_032), (4, 240_816)):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kvquarry_server.cli import main
-from kvquarry_tools.simulation import progress as progress_module
 from kvquarry_tools.simulation.progress import progress
 from tests.tools.simulation.traces import CONVERSATION
 
@@ -150,7 +149,7 @@ def test_progress_is_shown_on_a_terminal_alone(
     with progress(10, "requests") as on_done:
         on_done(5)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress_module.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress(10, "requests") as on_done:
         for num_done in range(11):
             on_done(num_done)
