@@ -1,11 +1,14 @@
 """An engine whose pool may move blocks, and that moves what it knows about them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, moves_of
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
+from kvquarry_core.prefix_index import Commitment
 from kvquarry_core.relocation import EvacuateCheapest, Move
 from tests.core import expectations
 from tests.core.books import FakeRequest, Place
@@ -21,48 +24,64 @@ class RelocatingEngine(LeasingEngine):
         self.pool = Pool(plan, relocation=EvacuateCheapest(most_bytes=1 << 40), observer=self)
         self.num_moves = 0
         self._handed_out: set[Key] = set()
+        #: What was forgotten in an operation that may move blocks, until their new names are known.
+        self._heard: list[Commitment] | None = None
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """In here the pool may move blocks between one eviction and the next."""
+        self.lost.clear()
+        self._heard = []
+        yield
+        assert not self._heard, "something was evicted and nothing granted"
+        self._heard = None
+
+    def forgotten(self, commitment: Commitment) -> None:
+        """See :meth:`FakeEngine.forgotten`; a row may have been moved by then, or not yet."""
+        if self._heard is None:
+            super().forgotten(commitment)
+        else:
+            self._heard.append(commitment)
 
     def admit(self, request: AdmitRequest, text: str) -> Admission | Refusal:
         """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
         if expectations.on_the_longest_hit(self.books, request).causes != expectations.SHORT:
             return super().admit(request, text)
-        self.lost.clear()
-        expected = expectations.of_admission(self.books, request)
-        answer = self.pool.admit(request)
-        if not moves_of(answer):
-            expectations.check_answer(self.books, expected, request, answer)
-        if isinstance(answer, Refusal):
-            assert not self.lost, "a refused request evicted something"
-            return answer
-        if answer.grant.moves:
-            self._apply(answer.grant.moves)
-        self._note_admission(request, text, answer)
+        with self._moving():
+            expected = expectations.of_admission(self.books, request)
+            answer = self.pool.admit(request)
+            if not moves_of(answer):
+                expectations.check_answer(self.books, expected, request, answer)
+            if isinstance(answer, Admission):
+                self._apply(answer.grant.moves)
+        if isinstance(answer, Admission):
+            self._note_admission(request, text, answer)
         return answer
 
     def grow(self, handle: Handle, wanted: Sequence[int]) -> Grant | Refusal:
         """See :meth:`FakeEngine.grow`."""
         if expectations.fits(self.books, wanted):
             return super().grow(handle, wanted)
-        self.lost.clear()
-        answer = self.pool.grow(handle, wanted)
-        if isinstance(answer, Refusal):
-            assert not self.lost, "a refused request evicted something"
-            return answer
-        self._apply(answer.moves)
-        self.note_grant(self.books.requests[handle], answer)
+        with self._moving():
+            answer = self.pool.grow(handle, wanted)
+            if isinstance(answer, Grant):
+                assert answer.moves, "granted what does not fit"
+                self._apply(answer.moves)
+        if isinstance(answer, Grant):
+            self.note_grant(self.books.requests[handle], answer)
         return answer
 
     def lease(self, num_blocks: Sequence[int]) -> Grant | Refusal:
         """See :meth:`LeasingEngine.lease`."""
         if expectations.fits(self.books, num_blocks):
             return super().lease(num_blocks)
-        self.lost.clear()
-        answer = self.pool.lease_blocks(num_blocks)
-        if isinstance(answer, Refusal):
-            assert not self.lost, "a refused lease evicted something"
-            return answer
-        self._apply(answer.moves)
-        self.note_lease(answer)
+        with self._moving():
+            answer = self.pool.lease_blocks(num_blocks)
+            if isinstance(answer, Grant):
+                assert answer.moves, "granted what does not fit"
+                self._apply(answer.moves)
+        if isinstance(answer, Grant):
+            self.note_lease(answer)
         return answer
 
     def note_lease(self, grant: Grant) -> None:
@@ -91,8 +110,8 @@ class RelocatingEngine(LeasingEngine):
 
     def _apply(self, moves: Sequence[Move]) -> None:
         """Copy the bytes, and rename the blocks wherever they are known."""
-        assert moves, "granted what does not fit"
         names = {(m.size_class, m.source): (m.size_class, m.target) for m in moves}
+        self._strike_out(names)
         assert not self._handed_out & set(names), "a block moved that was handed out in this step"
         assert not set(names) & set(names.values()), "a block is both source and target"
         assert len(set(names.values())) == len(names), "two blocks went to one place"
@@ -113,6 +132,25 @@ class RelocatingEngine(LeasingEngine):
                 entry.keys = tuple(names.get(key, key) for key in entry.keys)
                 entry.row = tuple(block for _, block in entry.keys)
                 assert self.books.keys_of_row(kind, entry.row) == entry.keys
+
+    def _strike_out(self, names: dict[Key, Key]) -> None:
+        """Strike out what was forgotten: a row is told by what it was called at that moment.
+
+        A block that another one moved to was free by then, so its old row was struck out before.
+        """
+        heard, self._heard = self._heard or [], None
+        for commitment in heard:
+            rows = self.books.findable[commitment.kind, commitment.block_hash]
+            keys = self.books.keys_of_row(commitment.kind, commitment.row)
+            entry = next(
+                entry
+                for entry in rows
+                if all(
+                    key in (old, names.get(old)) for key, old in zip(keys, entry.keys, strict=True)
+                )
+            )
+            super().forgotten(replace(commitment, row=entry.row))
+        self._heard = []
 
     def _rename(self, request: FakeRequest, names: dict[Key, Key]) -> None:
         request.dirty = {names.get(key, key) for key in request.dirty}

@@ -1,5 +1,6 @@
 """Relocation: blocks move, content stays, and what fits in all fits in one piece."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,12 +8,13 @@ import pytest
 from kvquarry_core.ids import ClassId, GroupId, Handle
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import Admission, Grant, Refusal, RefusalCause
-from kvquarry_core.plan import Plan
+from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import EvacuateCheapest, Relocation
+from tests.core.prefill import prefill
 from tests.core.random_walk import RandomWalk
 from tests.core.relocating_engine import RelocatingEngine
-from tests.core.small_pools import request, take_all, two_classes
+from tests.core.small_pools import attention, request, states, take_all, two_classes
 from tests.core.walk_pools import WALK_POOLS
 
 ATTENTION_GROUP = GroupId(0)
@@ -39,6 +41,36 @@ def test_content_and_every_law_survive_moves(plan: Plan) -> None:
     walk.finish()
     engine.check()
     engine.check_empty()
+
+
+def half_dropped(members: Sequence[int | None]) -> RelocatingEngine:
+    """Requests with a committed row of two blocks each, one of which most of them have dropped.
+
+    Four slabs of three blocks, all of them in use or cached.
+    """
+    engine = RelocatingEngine(make_plan([*[attention(16)] * 2, states(48)], 5 * 48))
+    for handle, text in enumerate("abcdef"):
+        engine.admit(replace(request(handle, text), states_are_leased=True), text)
+        prefill(engine, Handle(handle))
+    for handle, member in enumerate(members):
+        if member is not None:
+            engine.drop(Handle(handle), GroupId(member), 0)
+    engine.begin_step()
+    engine.check()
+    return engine
+
+
+@pytest.mark.parametrize(
+    "members",
+    [(None, None, 0, None, 0, 1), (None, 1, None, None, 0, 0), (0, None, None, None, 0, 0)],
+)
+def test_a_row_is_evicted_after_one_of_its_blocks_moved(members: Sequence[int | None]) -> None:
+    """A slab is cleared, its blocks go to holes, and the last hole is their own row's end."""
+    engine = half_dropped(members)
+    assert isinstance(engine.lease([0, 0, 1]), Grant)
+    assert engine.num_moves
+    assert engine.lost
+    engine.check()
 
 
 def scattered(relocation: Relocation | None) -> Pool:
