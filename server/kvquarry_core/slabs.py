@@ -46,7 +46,7 @@ class SlabMap:
         self._partial: list[dict[SlabId, None]] = [{} for _ in plan.classes]
         self._partial_idle: list[dict[SlabId, None]] = [{} for _ in plan.classes]
         self._lowest: list[list[SlabId]] = [[] for _ in plan.classes]
-        self._num_carved = [0] * len(plan.classes)
+        self._carved: list[set[SlabId]] = [set() for _ in plan.classes]
         self._num_free_of_class = [0] * len(plan.classes)
         #: How often a slab went from one class (first index) to another (second).
         self.num_class_changes = [[0] * len(plan.classes) for _ in plan.classes]
@@ -58,7 +58,7 @@ class SlabMap:
 
     def num_carved(self, size_class: ClassId) -> int:
         """Slabs that belong to ``size_class``."""
-        return self._num_carved[size_class]
+        return len(self._carved[size_class])
 
     def num_free(self, size_class: ClassId) -> int:
         """Free blocks in the slabs of ``size_class``."""
@@ -104,7 +104,7 @@ class SlabMap:
         return self._partial_idle[size_class]
 
     def mixed(self, size_class: ClassId, leaving: Container[SlabId] = ()) -> SlabId | None:
-        """A slab of the class in use that holds cached blocks, too; O(slabs)."""
+        """A slab of the class in use that holds cached blocks, too; O(slabs of the class)."""
         per_slab = self._blocks_per_slab[size_class]
         for slab in self.in_use(size_class):
             if self._num_used[slab] < per_slab - self._num_free[slab] and slab not in leaving:
@@ -112,10 +112,8 @@ class SlabMap:
         return None
 
     def in_use(self, size_class: ClassId) -> Iterator[SlabId]:
-        """The slabs of a class with a used block, the lowest first; O(slabs)."""
-        for slab, owner in enumerate(self._owner):
-            if owner == size_class and self._num_used[slab]:
-                yield SlabId(slab)
+        """The slabs of a class with a used block, the lowest first; O(slabs of the class)."""
+        return (slab for slab in sorted(self._carved[size_class]) if self._num_used[slab])
 
     def blocks_of(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
         """All blocks of a slab."""
@@ -130,7 +128,7 @@ class SlabMap:
         self._num_free[slab] = self._num_fresh[slab] = num_blocks
         self._free_head[slab] = _NONE
         self._add_partial(size_class, slab)
-        self._num_carved[size_class] += 1
+        self._carved[size_class].add(slab)
         self._num_free_of_class[size_class] += num_blocks
         self._note_change(slab, size_class)
         return slab
@@ -156,7 +154,7 @@ class SlabMap:
         self._num_free[slab] = 0
         self._partial[owner].pop(slab, None)
         self._partial_idle[owner].pop(slab, None)
-        self._num_carved[owner] -= 1
+        self._carved[owner].remove(slab)
         self._num_free_of_class[owner] -= num_blocks
         self._unassigned.append(slab)
 
