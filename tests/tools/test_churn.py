@@ -8,9 +8,11 @@ import pytest
 
 from kvquarry_core.ids import Handle
 from kvquarry_core.integrity import check_integrity
+from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
 from kvquarry_core.policies import PolicyNames
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import Serving, find_model
+from kvquarry_tools.simulation.churn.baselines import Taken, taken_by_blocks, taken_by_content
 from kvquarry_tools.simulation.churn.engine import ChurnEngine
 from kvquarry_tools.simulation.churn.pools import CorePool, Need
 from kvquarry_tools.simulation.churn.requests import Demand, Lengths, Traffic
@@ -46,7 +48,17 @@ def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
 def test_pools_come_in_the_order_that_theory_says() -> None:
     core = fourth_quarter(CORE)
     assert fourth_quarter("static") < fourth_quarter("uniform") < core
-    assert core < fourth_quarter("oracle") < 1
+    assert core < fourth_quarter("oracle-blocks") < fourth_quarter("oracle") < 1
+
+
+def test_what_blocks_take_beyond_their_content_is_padding_and_missing_layers() -> None:
+    """13 layers of states in three groups: one has a layer less, which takes a page even so."""
+    tokens = GroupSpec(GroupKind.FULL_ATTENTION, 16, 1024, 5)
+    groups = (tokens, *(GroupSpec(GroupKind.RECURRENT_STATE, 16, 4096, n) for n in (5, 4, 4)))
+    plan = make_plan(groups, 1 << 20)
+    assert [size_class.stride_bytes for size_class in plan.classes] == [1024, 4096]
+    assert taken_by_content(groups) == Taken(5 * 1024, 13 * 4096)
+    assert taken_by_blocks(plan) == Taken(5 * 1024, 15 * 4096)
 
 
 class CountedPool:

@@ -8,7 +8,13 @@ from kvquarry_core.policies import PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import ServedModel
-from kvquarry_tools.simulation.churn.baselines import Oracle, RandomSlab, StaticSplit
+from kvquarry_tools.simulation.churn.baselines import (
+    Oracle,
+    RandomSlab,
+    StaticSplit,
+    taken_by_blocks,
+    taken_by_content,
+)
 from kvquarry_tools.simulation.churn.engine import ChurnEngine
 from kvquarry_tools.simulation.churn.pools import ChurnPool, CorePool, need_of
 from kvquarry_tools.simulation.churn.requests import Traffic
@@ -17,7 +23,8 @@ from kvquarry_tools.simulation.policies import PLAIN_KINDS, check_kinds, plan_fo
 #: The real core with the policies that the settings name.
 CORE = "kvquarry"
 #: What to compare it with.
-BASELINES = ("uniform", "static", "static-even", "random", "oracle")
+BASELINES = ("uniform", "static", "static-even", "random", "oracle-blocks", "oracle")
+_TOKEN_SHARE = {"static": 0.7, "static-even": 0.5}
 _QUARTERS = 4
 
 
@@ -125,13 +132,13 @@ def make_pool(settings: ChurnSettings) -> ChurnPool:
         case "uniform":
             stock = plan_for(settings.served.stock.groups, memory_bytes)
             return CorePool(Pool(stock), need_of(groups))
-        case "static":
-            return StaticSplit(groups, memory_bytes, token_share=0.7)
-        case "static-even":
-            return StaticSplit(groups, memory_bytes, token_share=0.5)
+        case "static" | "static-even":
+            return StaticSplit(groups, memory_bytes, _TOKEN_SHARE[settings.pool])
         case "oracle":
-            return Oracle(groups, memory_bytes)
+            return Oracle(groups, taken_by_content(groups), memory_bytes)
     plan = plan_for(groups, memory_bytes)
+    if settings.pool == "oracle-blocks":
+        return Oracle(groups, taken_by_blocks(plan), plan.pool_bytes)
     if settings.pool == "random":
         return CorePool(Pool(plan, placement=RandomSlab(settings.seed)), need_of(groups))
     return CorePool(pool_with(plan, settings.policies), need_of(groups))
