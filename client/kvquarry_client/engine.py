@@ -98,7 +98,7 @@ def _open_remote(
             request.engine,
             target,
         )
-    session = Session(channel, target, opened, reconnect_timeout_s=connect_timeout_s)
+    session = Session(channel, target, opened, plan, reconnect_timeout_s=connect_timeout_s)
     session.start()
     _ledgers[opened.pool_id] = session
     atexit.register(session.close)

@@ -7,6 +7,7 @@ import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_client import wire
+from kvquarry_client.answer_checks import AnswerChecks
 from kvquarry_client.errors import Nonsense
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.ledger import Eviction
@@ -14,6 +15,7 @@ from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask
+from kvquarry_core.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +37,14 @@ class Session:
         channel: grpc.Channel,
         target: Target,
         opened: pool_pb2.OpenPoolResponse,
+        plan: Plan,
         *,
         reconnect_timeout_s: float,
     ) -> None:
         self.num_exchanges = 0
         self._channel = channel
         self._opened = opened
+        self._checks = AnswerChecks(plan)
         self._batch = wire.BatchBuilder()
         self._last_number = 0
         self._last_read = 0
@@ -70,7 +74,10 @@ class Session:
         """See :meth:`Ledger.ask`."""
         for ask in asks:
             self._batch.ask(ask)
-        return wire.answers(self._exchange(), len(asks))
+        answers = wire.answers(self._exchange(), len(asks))
+        for ask, answer in zip(asks, answers, strict=True):
+            self._checks.check(ask, answer)
+        return answers
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""

@@ -58,14 +58,15 @@ def record(target: str, mix: Mix, *, num_steps: int, seed: int = 1) -> Recording
     channel = open_channel(parse_target(target))
     tape = _Tape()
     opened = open_made_pool(channel, f"recording-{mix.name}-{seed}")
+    plan = make_plan(GROUPS, POOL_BYTES)
     session = Session(
         grpc.intercept_channel(channel, tape),
         parse_target(target),
         opened,
+        plan,
         reconnect_timeout_s=_CONNECT_TIMEOUT_S,
     )
     session.start()
-    plan = make_plan(GROUPS, POOL_BYTES)
     settings = replace(shadow_settings(plan), ahead_tokens=_AHEAD_TOKENS)
     engine = EngineSession(Shadow(plan, session, settings), mix.requests(seed))
     for _ in range(num_steps):

@@ -17,9 +17,23 @@ from kvquarry_server.conversion.plans import plan_to_wire
 from tests.client.pools import HYBRID
 from tests.integration.strange_service import WELCOME, Requests, Responses, StrangeService, serving
 
+Answer = pool_pb2.Answer
 PLAN = make_plan(HYBRID, 40 * 192)
-BLOCKS = pool_pb2.BlockList(blocks=[5])
-GRANT = pool_pb2.Answer(grant=pool_pb2.Grant(blocks=[BLOCKS], dirty=[pool_pb2.BlockList()]))
+GROW = GrowRequest(Handle(1), [0, 0, 1])
+NONE = pool_pb2.BlockList()
+
+
+def granting(*blocks: int, num_groups: int = 3, moves: pool_pb2.Moves | None = None) -> Answer:
+    """Attention blocks for a request of the hybrid."""
+    columns = [NONE] * (num_groups - 1)
+    columns.append(pool_pb2.BlockList(blocks=blocks))
+    grant = pool_pb2.Grant(blocks=columns, dirty=[NONE] * num_groups, moves=moves)
+    return pool_pb2.Answer(grant=grant)
+
+
+LAST = PLAN.classes[0].num_blocks - 1
+GRANT = granting(LAST)
+MOVED = pool_pb2.Moves(size_classes=[0], sources=[1], targets=[LAST + 1])
 GONE = pool_pb2.Eviction(kind=0, hashes=[b"x"])
 
 
@@ -41,7 +55,7 @@ def answering(*results: pool_pb2.BatchResult) -> Callable[[Requests], Responses]
 
 def attached(target: Target) -> Session:
     opened = pool_pb2.OpenPoolResponse(pool_id="p", incarnation=1, plan=plan_to_wire(PLAN))
-    session = Session(open_channel(target), target, opened, reconnect_timeout_s=2)
+    session = Session(open_channel(target), target, opened, PLAN, reconnect_timeout_s=2)
     session.start()
     return session
 
@@ -56,6 +70,15 @@ def attached(target: Target) -> Session:
             "cause 9",
         ),
         (pool_pb2.BatchResult(number=5, answers=[GRANT]), "answered as batch 6"),
+        (pool_pb2.BatchResult(answers=[granting(LAST + 1)]), f"last one is {LAST}"),
+        (pool_pb2.BatchResult(answers=[granting(0)]), "blocks 0 to 0"),
+        (pool_pb2.BatchResult(answers=[granting(1, 2)]), r"\[0, 0, 2\] blocks were granted"),
+        (pool_pb2.BatchResult(answers=[granting(1, num_groups=2)]), "blocks of 2 groups"),
+        (pool_pb2.BatchResult(answers=[granting(1, moves=MOVED)]), "do not exist"),
+        (
+            pool_pb2.BatchResult(answers=[Answer(ahead=pool_pb2.AheadGrant())]),
+            "GrowRequest was answered with AheadGrant",
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_refused(
@@ -65,7 +88,7 @@ def test_an_answer_that_is_none_is_refused(
     with serving(service, tmp_path / "s") as target:
         session = attached(target)
         with pytest.raises(Nonsense, match=told):
-            session.ask([GrowRequest(Handle(1), [1])])
+            session.ask([GROW])
         session.close()
 
 
@@ -83,6 +106,6 @@ def test_a_result_that_is_told_twice_evicts_once(tmp_path: Path) -> None:
     with serving(StrangeService(answering(result, result)), tmp_path / "s") as target:
         session = attached(target)
         for _ in range(2):
-            session.ask([GrowRequest(Handle(1), [1])])
+            session.ask([GROW])
         assert len(session.take_evictions()) == 2
         session.close()
