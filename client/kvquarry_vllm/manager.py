@@ -5,26 +5,25 @@ The scheduler's calls become a shadow's calls here, and nothing else: token sums
 are the shadow's and the pool's.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.distributed.kv_events import KVCacheEvent
-from vllm.v1.kv_cache_interface import KVCacheSpec
 from vllm.v1.metrics.stats import PrefixCacheStats
 from vllm.v1.request import Request, RequestStatus
 
 from kvquarry_client.engine import ledger_of
-from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
+from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_client.shadow import Shadow
-from kvquarry_core.ids import BlockHash
-from kvquarry_core.plan import GroupKind
-from kvquarry_core.retention import Retention
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
-from kvquarry_vllm.capacity import counted_group
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
+from kvquarry_vllm.manager_parts import Constants, DetachedPool
+from kvquarry_vllm.requests import RequestReader
+from kvquarry_vllm.shadow_settings import retention_of, shadow_settings
 from kvquarry_vllm.zeroing import MemoryOrders
+
+_ADMITTED_FROM = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 def make_kv_cache_manager(
@@ -39,19 +38,9 @@ def make_kv_cache_manager(
     **_constants: Any,
 ) -> "QuarryKVCacheManager":
     """Stand in for ``KVCacheManager(...)`` where the pool is one of ours."""
-    plan = kv_cache_config.plan
-    settings = ShadowSettings(
-        max_grant_tokens=kv_cache_config.max_num_batched_tokens,
-        lookahead_tokens=kv_cache_config.num_lookahead_tokens,
-        must_fit_whole=kv_cache_config.reserve_full_sequence,
-        keep_free_blocks=_keep_free(kv_cache_config, watermark),
-        retention=_retention(kv_cache_config, scheduler_block_size) if enable_caching else None,
-        ahead_tokens=kv_cache_config.ahead_tokens,
-        check_steps=kv_cache_config.check_steps,
-        in_flight_tokens=kv_cache_config.max_in_flight_tokens,
-        moves_blocks=kv_cache_config.moves_blocks,
-    )
-    shadow = Shadow(plan, ledger_of(kv_cache_config.pool_id), settings)
+    retention = retention_of(kv_cache_config, scheduler_block_size) if enable_caching else None
+    settings = shadow_settings(kv_cache_config, retention, watermark)
+    shadow = Shadow(kv_cache_config.plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(
         kv_cache_config,
         shadow,
@@ -85,11 +74,9 @@ class QuarryKVCacheManager:
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.empty_kv_cache_blocks = BlockIds([[] for _ in range(self.num_kv_cache_groups)])
         self.shadow = shadow
-        self._has_encoder = any(
-            group.kind is GroupKind.CROSS_ATTENTION for group in shadow.plan.groups
-        )
-        self.coordinator = _Constants(kv_cache_config)
-        self.block_pool = _DetachedPool(shadow)
+        self.coordinator = Constants(kv_cache_config)
+        self.block_pool = DetachedPool(shadow)
+        self._reader = RequestReader(shadow.plan, max_model_len)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self._events = (
             EventLog(shadow.plan, kv_cache_config) if enable_kv_cache_events else NoEvents()
@@ -289,71 +276,9 @@ class QuarryKVCacheManager:
 
     def _waiting(self, request: Request) -> Waiting:
         enabled = self.prefix_cache_lookup_enabled(request)
-        hashes: Sequence[BlockHash] = request.block_hashes if enabled else ()
-        most_tokens = request.num_prompt_tokens + request.max_tokens
-        return Waiting(
-            request.request_id,
-            hashes,
-            min(request.num_tokens, self.max_model_len),
-            self._encoder_tokens(request),
-            min(most_tokens, self.max_model_len),
-        )
-
-    def _encoder_tokens(self, request: Request) -> int:
-        """As the scheduler counts them when it schedules all of a request's encoder inputs."""
-        if not self._has_encoder:
-            return 0
-        inputs = range(len(request.mm_features))
-        return sum(request.get_num_encoder_embeds(index) for index in inputs)
+        return self._reader.waiting(request, request.block_hashes if enabled else ())
 
     def _note_evictions(self) -> None:
         evictions = self.shadow.ledger.take_evictions()
         if evictions:
             self._events.evicted(evictions)
-
-
-def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[int, ...]:
-    """Blocks by size class; vLLM's watermark is a share of the blocks it counts a pool in."""
-    plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
-    keep_free = [0] * len(plan.classes)
-    keep_free[plan.class_of_group[counted_group(plan.groups)]] = num_blocks
-    return tuple(keep_free) if num_blocks else ()
-
-
-def _retention(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:
-    return Retention(alignment_tokens, kv_cache_config.prefix_cache_retention_interval)
-
-
-_ADMITTED_FROM = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupConstants:
-    """What the scheduler reads of a group's manager."""
-
-    block_size: int
-    kv_cache_spec: KVCacheSpec
-
-
-class _Constants:
-    """What the scheduler reads of the coordinator."""
-
-    enable_partial_hash_hits = False
-
-    def __init__(self, kv_cache_config: MixedKVCacheConfig) -> None:
-        self.single_type_managers = tuple(
-            _GroupConstants(group.kv_cache_spec.block_size, group.kv_cache_spec)
-            for group in kv_cache_config.kv_cache_groups
-        )
-
-
-class _DetachedPool:
-    """What the scheduler gives detached blocks back to."""
-
-    def __init__(self, shadow: Shadow) -> None:
-        self._shadow = shadow
-
-    def free_blocks(self, ordered_blocks: Iterable[DetachedBlocks]) -> None:
-        """The step that could still write these blocks has completed."""
-        for blocks in ordered_blocks:
-            self._shadow.free_handle(blocks.handle)

@@ -1,0 +1,36 @@
+"""What an engine's shadow is told once, from what vLLM was configured with."""
+
+from kvquarry_client.scheduling import ShadowSettings
+from kvquarry_core.retention import Retention
+from kvquarry_vllm.capacity import counted_group
+from kvquarry_vllm.config import MixedKVCacheConfig
+
+
+def shadow_settings(
+    kv_cache_config: MixedKVCacheConfig, retention: Retention | None, watermark: float
+) -> ShadowSettings:
+    """An engine's settings; ``watermark`` is vLLM's share of blocks that admissions leave free."""
+    return ShadowSettings(
+        max_grant_tokens=kv_cache_config.max_num_batched_tokens,
+        lookahead_tokens=kv_cache_config.num_lookahead_tokens,
+        must_fit_whole=kv_cache_config.reserve_full_sequence,
+        keep_free_blocks=_keep_free(kv_cache_config, watermark),
+        retention=retention,
+        ahead_tokens=kv_cache_config.ahead_tokens,
+        check_steps=kv_cache_config.check_steps,
+        in_flight_tokens=kv_cache_config.max_in_flight_tokens,
+        moves_blocks=kv_cache_config.moves_blocks,
+    )
+
+
+def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[int, ...]:
+    """Blocks by size class; vLLM's watermark is a share of the blocks it counts a pool in."""
+    plan, num_blocks = kv_cache_config.plan, int(watermark * kv_cache_config.num_blocks)
+    keep_free = [0] * len(plan.classes)
+    keep_free[plan.class_of_group[counted_group(plan.groups)]] = num_blocks
+    return tuple(keep_free) if num_blocks else ()
+
+
+def retention_of(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:
+    """Which states stay as checkpoints, where content is cached at all."""
+    return Retention(alignment_tokens, kv_cache_config.prefix_cache_retention_interval)
