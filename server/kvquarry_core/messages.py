@@ -24,7 +24,7 @@ class AdmitRequest:
         num_tokens: Its length now, output tokens of an earlier life included.
         max_hit_tokens: The longest hit that may be used; the last token is always computed.
         max_grant_tokens: How many tokens past the hit blocks are granted for at most.
-        lookahead_tokens: Attention slots beyond that, for draft tokens.
+        lookahead_tokens: Attention slots beyond that, for draft tokens and to decode into.
         must_fit_tokens: Refuse unless blocks for this many tokens could be had now; 0 to not ask.
         keep_free_blocks: Blocks of each class that must stay free after that.
         states_are_leased: The client runs the request on states of its lease: none are granted,
