@@ -4,21 +4,19 @@ Run from the repository's root: ``python -m loadtest.service``. See docs/benchma
 """
 
 import argparse
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtest.benchmarks.engine_processes import engine_processes
+from loadtest.benchmarks.bench import bench_of
+from loadtest.benchmarks.fairness import fairness, fairness_table
 from loadtest.benchmarks.mixes import DECODE_HEAVY, PREFILL_HEAVY
 from loadtest.benchmarks.recording import Recording, record
-from loadtest.benchmarks.saturation import (
-    Bench,
-    fairness,
-    fairness_table,
-    saturation,
-    saturation_table,
-)
+from loadtest.benchmarks.saturation import saturation, saturation_table
 from loadtest.benchmarks.service_process import own_service
-from loadtest.benchmarks.tables import say
+from loadtest.benchmarks.tables import progress, say, table
+
+_VLLM, _MADE_UP = "vllm", "made-up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Extent:
         num_rounds: Rounds in which every case is run once.
         run_s: Seconds of one run.
         num_engines: Numbers of engines.
-        num_steps: Scheduler steps in a recording.
+        num_steps: Scheduler steps in a made-up recording.
     """
 
     num_rounds: int
@@ -38,7 +36,7 @@ class Extent:
     num_steps: int
 
 
-_FULL = Extent(5, 3.0, (1, 2, 4, 8), 1000)
+_FULL = Extent(5, 1.0, (1, 2, 8), 1000)
 _QUICK = Extent(2, 0.3, (1, 2), 60)
 
 
@@ -46,33 +44,61 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     arguments = _parser().parse_args(argv)
     extent = _QUICK if arguments.quick else _FULL
+    mixes = arguments.mixes or (_MADE_UP if arguments.quick else _best_mixes())
     with own_service() as service:
-        recordings = [
-            record(service.target, mix, num_steps=extent.num_steps)
-            for mix in (DECODE_HEAVY, PREFILL_HEAVY)
-        ]
-        with engine_processes(service.target, max(extent.num_engines)) as engines:
-            bench = Bench(service, engines, extent.num_rounds, extent.run_s)
+        recordings = _recordings(service.target, mixes, extent)
+        most = max(extent.num_engines)
+        with bench_of(service, most, num_rounds=extent.num_rounds, run_s=extent.run_s) as bench:
             load = saturation(bench, recordings, extent.num_engines)
             fair = [fairness(bench, recording) for recording in recordings]
+    facts = [_facts(recording) for recording in recordings]
     document = {
         "benchmark": "service",
         "num_rounds": extent.num_rounds,
         "run_s": extent.run_s,
-        "recordings": [_facts(recording) for recording in recordings],
+        "recordings": facts,
         "saturation": load,
         "fairness": fair,
     }
-    text = saturation_table(load) + "\n" + fairness_table(fair)
+    text = "\n".join((_facts_table(facts), saturation_table(load), fairness_table(fair)))
     say(text, as_json=document if arguments.json else None)
+
+
+def _best_mixes() -> str:
+    return _VLLM if importlib.util.find_spec("vllm") else _MADE_UP
+
+
+def _recordings(target: str, mixes: str, extent: Extent) -> list[Recording]:
+    tell = progress("recording")
+    if mixes == _MADE_UP:
+        tell("made-up engines")
+        return [
+            record(target, mix, num_steps=extent.num_steps) for mix in (DECODE_HEAVY, PREFILL_HEAVY)
+        ]
+    # Importable with vLLM only.
+    from loadtest.engine_recording import engine_waves, record_engine  # noqa: PLC0415
+
+    recordings = []
+    for mix, wave in engine_waves().items():
+        tell(f"vLLM, {mix}, {len(wave)} requests")
+        recordings.append(record_engine(target, mix, wave))
+    return recordings
+
+
+def _facts_table(facts: Sequence[dict[str, object]]) -> str:
+    head = ("mix", "recorded from", "batches", "exchanges", "operations", "effects")
+    names = ("mix", "source", "batches", "exchanges", "operations", "num_effects")
+    return table("recordings", head, [[one[name] for name in names] for one in facts])
 
 
 def _facts(recording: Recording) -> dict[str, object]:
     return {
         "mix": recording.mix,
+        "source": recording.source,
         "batches": len(recording.batches),
         "exchanges": sum(one.response is not None for one in recording.batches),
         "operations": sum(one.num_operations for one in recording.batches),
+        "num_effects": sum(recording.effects.values()),
         "effects": recording.effects,
     }
 
@@ -80,6 +106,12 @@ def _facts(recording: Recording) -> dict[str, object]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest.service", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a look whether it works")
+    parser.add_argument(
+        "--mixes",
+        choices=(_VLLM, _MADE_UP),
+        help="whose messages are replayed: of real engines, or of made-up ones, which need no vLLM "
+        f"(default: {_VLLM} where it is installed; {_MADE_UP} with --quick)",
+    )
     parser.add_argument("--json", action="store_true", help="JSON on stdout, the table on stderr")
     return parser
 

@@ -4,9 +4,8 @@ The same batches on a new pool of the same plan get the same answers: the core d
 replay needs no client logic, and every answer can be compared with the recorded one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import grpc
 
@@ -17,8 +16,9 @@ from kvquarry_client.shadow import Shadow
 from kvquarry_client.target import parse_target
 from kvquarry_core.plan import make_plan
 from loadtest.benchmarks.effects import EffectCounter
-from loadtest.benchmarks.made_pools import GROUPS, POOL_BYTES, open_made_pool
+from loadtest.benchmarks.made_pools import GROUPS, POOL_BYTES, made_opening, open_pool
 from loadtest.benchmarks.mixes import Mix
+from loadtest.benchmarks.tape import Said, Tape
 from loadtest.engine_session import EngineSession, shadow_settings
 
 _AHEAD_TOKENS = 256
@@ -46,25 +46,33 @@ class RecordedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run's batches in order, the whole life of a pool."""
+    """A run's batches in order, the whole life of a pool.
+
+    Attributes:
+        mix: Its name.
+        source: Who said it.
+        opening: The ``OpenPoolRequest`` of the pool, serialized.
+        batches: What followed.
+        effects: How many blocks were moved in which way.
+    """
 
     mix: str
+    source: str
+    opening: bytes
     batches: tuple[RecordedBatch, ...]
     effects: dict[str, int]
 
 
 def record(target: str, mix: Mix, *, num_steps: int, seed: int = 1) -> Recording:
     """Run a made-up engine for some steps against a service and keep what went over the wire."""
-    channel = open_channel(parse_target(target))
-    tape = _Tape()
-    opened = open_made_pool(channel, f"recording-{mix.name}-{seed}")
+    said: dict[Said, list[bytes]] = {one: [] for one in Said}
+    channel = grpc.intercept_channel(
+        open_channel(parse_target(target)), Tape(lambda what, message: said[what].append(message))
+    )
+    opened = open_pool(channel, made_opening(f"recording-{mix.name}-{seed}"))
     plan = make_plan(GROUPS, POOL_BYTES)
     session = Session(
-        grpc.intercept_channel(channel, tape),
-        parse_target(target),
-        opened,
-        plan,
-        reconnect_timeout_s=_CONNECT_TIMEOUT_S,
+        channel, parse_target(target), opened, plan, reconnect_timeout_s=_CONNECT_TIMEOUT_S
     )
     session.start()
     settings = replace(shadow_settings(plan), ahead_tokens=_AHEAD_TOKENS)
@@ -73,66 +81,35 @@ def record(target: str, mix: Mix, *, num_steps: int, seed: int = 1) -> Recording
         engine.step()
     engine.finish()
     session.close()
-    return _recording(mix, tape)
+    return recording_of(mix.name, "made up", said)
 
 
-def _recording(mix: Mix, tape: "_Tape") -> Recording:
+def recording_of(mix: str, source: str, said: Mapping[Said, Sequence[bytes]]) -> Recording:
+    """What a tape came to; what was never answered is left out."""
     # The hello and the welcome belong to a pool that is gone.
-    requests, responses = tape.requests[1:], iter(tape.responses[1:])
+    requests = [pool_pb2.AttachRequest.FromString(one) for one in said[Said.REQUEST][1:]]
+    responses = {
+        response.result.number: response
+        for response in map(pool_pb2.AttachResponse.FromString, said[Said.RESPONSE][1:])
+    }
+    last_number = max(responses)
     counter = EffectCounter()
-    batches = []
-    for request in requests:
-        response = None if request.batch.quiet else next(responses)
-        num_effects = counter.add(request.batch, response.result if response else None)
-        operations = request.batch.operations
-        batches.append(
-            RecordedBatch(
-                request.SerializeToString(),
-                response.SerializeToString() if response else None,
-                num_effects,
-                len(operations),
-                any(one.HasField("admit") for one in operations),
-            )
-        )
-    return Recording(mix.name, tuple(batches), dict(counter.totals))
+    batches = [
+        _recorded(request.batch, responses.get(request.batch.number), counter)
+        for request in requests
+        if request.batch.number <= last_number
+    ]
+    return Recording(mix, source, said[Said.OPENING][-1], tuple(batches), dict(counter.totals))
 
 
-class _Tape(grpc.StreamStreamClientInterceptor):  # type: ignore[type-arg]  # not at run time
-    """Keeps every message of a stream, both ways."""
-
-    def __init__(self) -> None:
-        self.requests: list[pool_pb2.AttachRequest] = []
-        self.responses: list[pool_pb2.AttachResponse] = []
-
-    def intercept_stream_stream(  # type: ignore[override]  # one method's messages, not any
-        self,
-        continuation: Callable[..., Iterator[pool_pb2.AttachResponse]],
-        client_call_details: grpc.ClientCallDetails,
-        request_iterator: Iterator[pool_pb2.AttachRequest],
-    ) -> "_TapedCall":
-        """See grpc."""
-        call = continuation(client_call_details, self._kept(request_iterator))
-        return _TapedCall(call, self.responses)
-
-    def _kept(self, requests: Iterator[pool_pb2.AttachRequest]) -> Iterator[pool_pb2.AttachRequest]:
-        for request in requests:
-            self.requests.append(request)
-            yield request
-
-
-class _TapedCall:
-    """A call whose responses are kept."""
-
-    def __init__(self, call: Any, responses: list[pool_pb2.AttachResponse]) -> None:  # noqa: ANN401
-        self._call = call
-        self._responses = responses
-        self.cancel: Callable[[], object] = call.cancel
-        self.add_callback: Callable[[Callable[[], None]], bool] = call.add_callback
-
-    def __iter__(self) -> Iterator[pool_pb2.AttachResponse]:
-        return self
-
-    def __next__(self) -> pool_pb2.AttachResponse:
-        response: pool_pb2.AttachResponse = next(self._call)
-        self._responses.append(response)
-        return response
+def _recorded(
+    batch: pool_pb2.Batch, response: pool_pb2.AttachResponse | None, counter: EffectCounter
+) -> RecordedBatch:
+    num_effects = counter.add(batch, response.result if response else None)
+    return RecordedBatch(
+        pool_pb2.AttachRequest(batch=batch).SerializeToString(),
+        response.SerializeToString() if response else None,
+        num_effects,
+        len(batch.operations),
+        any(one.HasField("admit") for one in batch.operations),
+    )

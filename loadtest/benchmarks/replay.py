@@ -11,7 +11,7 @@ import grpc
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_client.channel import open_channel
 from kvquarry_client.target import parse_target
-from loadtest.benchmarks.made_pools import close_made_pool, open_made_pool
+from loadtest.benchmarks.made_pools import close_pool, open_pool
 from loadtest.benchmarks.recording import RecordedBatch, Recording
 
 _METHOD = "/kvquarry.v1alpha.PoolService/Attach"
@@ -59,12 +59,14 @@ def replay(target: str, engine: str, recording: Recording, pace: Pace, run_s: fl
     The first batch is sent however late it is.
     """
     tally = Tally()
+    opening = pool_pb2.OpenPoolRequest.FromString(recording.opening)
+    opening.engine = engine
     start = time.perf_counter()
     with open_channel(parse_target(target)) as channel:
         while time.perf_counter() - start < run_s:
-            opened = open_made_pool(channel, engine)
+            opened = open_pool(channel, opening)
             _Pass(recording.batches, pace, start + run_s, tally).run(channel, opened)
-            close_made_pool(channel, opened)
+            close_pool(channel, opened)
     tally.elapsed_s = time.perf_counter() - start
     return tally
 

@@ -1,30 +1,18 @@
-"""What a service does at most, and what one engine's flood does to another's admissions."""
+"""What a service does at most: engines that send as fast as they are answered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadtest.benchmarks.engine_processes import Engines, Order
+from loadtest.benchmarks.bench import Bench
+from loadtest.benchmarks.engine_processes import Order
 from loadtest.benchmarks.recording import Recording
 from loadtest.benchmarks.replay import Pace, Tally
 from loadtest.benchmarks.rounds import alternated
 from loadtest.benchmarks.samples import p50, p99, spread
-from loadtest.benchmarks.service_process import ServiceProcess
-from loadtest.benchmarks.tables import table
+from loadtest.benchmarks.tables import progress, table
 
 _FLAT_OUT = Pace(num_in_flight=8)
-_FLOOD = Pace(num_in_flight=64)
-_CALM = Pace(num_in_flight=1, admission_pause_s=0.005)
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Where it is measured, and for how long."""
-
-    service: ServiceProcess
-    engines: Engines
-    num_rounds: int
-    run_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +44,12 @@ def saturation(
         recording, count = case
         return _run(bench, recording, [_FLAT_OUT] * count)
 
-    rounds = alternated(cases, bench.num_rounds, run)
+    tell = progress("saturation")
+    rounds = alternated(cases, bench.num_rounds, run, tell)
     return [
         {"mix": recording.mix, "num_engines": count, **_figures([row[index] for row in rounds])}
         for index, (recording, count) in enumerate(cases)
     ]
-
-
-def fairness(bench: Bench, recording: Recording) -> dict[str, Any]:
-    """A calm engine's admissions alone, beside another calm engine, and beside a flood."""
-    cases = ([_CALM], [_CALM, _CALM], [_CALM, _FLOOD])
-    rounds = alternated(cases, bench.num_rounds, lambda paces: _run(bench, recording, paces))
-    admissions = [[load.tallies[0].admissions_s for load in row] for row in rounds]
-    return {
-        "mix": recording.mix,
-        "p50_us": [_median_us([p50(row[index]) for row in admissions]) for index in range(3)],
-        "p99_us": [_median_us([p99(row[index]) for row in admissions]) for index in range(3)],
-        "calm_ratio": spread([p99(row[1]) / p99(row[0]) for row in admissions]).rounded(),
-        "flood_ratio": spread([p99(row[2]) / p99(row[0]) for row in admissions]).rounded(),
-        "mismatches": sum(load.total("num_mismatches") for row in rounds for load in row),
-        "admissions": len(admissions[0][0]),
-    }
 
 
 def saturation_table(load: Sequence[dict[str, Any]]) -> str:
@@ -95,13 +68,6 @@ def saturation_table(load: Sequence[dict[str, Any]]) -> str:
         for one in load
     ]
     return table("one service, engines flat out, 8 messages in flight each", head, rows)
-
-
-def fairness_table(fair: Sequence[dict[str, Any]]) -> str:
-    """For people."""
-    head = ("mix", "alone p99 us", "beside calm", "beside flood", "flood/alone", "least", "most")
-    rows = [[one["mix"], *one["p99_us"], *one["flood_ratio"]] for one in fair]
-    return table("a calm engine's admissions, a flood of 64 messages in flight", head, rows)
 
 
 def _run(bench: Bench, recording: Recording, paces: Sequence[Pace]) -> _Load:
@@ -132,7 +98,3 @@ def _figures(loads: Sequence[_Load]) -> dict[str, Any]:
 
 def _median(figures: Sequence[float]) -> float:
     return round(spread(figures).median, 1)
-
-
-def _median_us(seconds: Sequence[float]) -> float:
-    return round(spread(seconds).median * 1e6, 1)

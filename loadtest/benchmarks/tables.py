@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -32,6 +32,15 @@ def say(text: str, *, as_json: dict[str, Any] | None) -> None:
         return
     print(text, file=sys.stderr)
     print(json.dumps(as_json, indent=1))
+
+
+def progress(what: str) -> Callable[[str], None]:
+    """Says on standard error how far something has come."""
+
+    def tell(how_far: str) -> None:
+        print(f"{what}: {how_far}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _text(cell: object) -> str:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
-from kvquarry_core.ids import GroupId, Handle
+from kvquarry_core.ids import BlockHash, GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, moves_of
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_core.prefix_index import Commitment
+from kvquarry_core.prefix_index import Row
 from kvquarry_core.relocation import EvacuateCheapest, Move
 from tests.core import expectations
 from tests.core.books import FakeRequest, Place
@@ -25,7 +24,7 @@ class RelocatingEngine(LeasingEngine):
         self.num_moves = 0
         self._handed_out: set[Key] = set()
         #: What was forgotten in an operation that may move blocks, until their new names are known.
-        self._heard: list[Commitment] | None = None
+        self._heard: list[tuple[tuple[KindId, BlockHash], Row]] | None = None
 
     @contextmanager
     def _moving(self) -> Iterator[None]:
@@ -36,12 +35,12 @@ class RelocatingEngine(LeasingEngine):
         assert not self._heard, "something was evicted and nothing granted"
         self._heard = None
 
-    def forgotten(self, commitment: Commitment) -> None:
-        """See :meth:`FakeEngine.forgotten`; a row may have been moved by then, or not yet."""
+    def _strike_out(self, key: tuple[KindId, BlockHash], row: Row) -> None:
+        """At once, unless the row may have been moved by then, or not yet."""
         if self._heard is None:
-            super().forgotten(commitment)
+            super()._strike_out(key, row)
         else:
-            self._heard.append(commitment)
+            self._heard.append((key, row))
 
     def admit(self, request: AdmitRequest, text: str) -> Admission | Refusal:
         """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
@@ -111,7 +110,7 @@ class RelocatingEngine(LeasingEngine):
     def _apply(self, moves: Sequence[Move]) -> None:
         """Copy the bytes, and rename the blocks wherever they are known."""
         names = {(m.size_class, m.source): (m.size_class, m.target) for m in moves}
-        self._strike_out(names)
+        self._strike_out_heard(names)
         assert not self._handed_out & set(names), "a block moved that was handed out in this step"
         assert not set(names) & set(names.values()), "a block is both source and target"
         assert len(set(names.values())) == len(names), "two blocks went to one place"
@@ -133,23 +132,22 @@ class RelocatingEngine(LeasingEngine):
                 entry.row = tuple(block for _, block in entry.keys)
                 assert self.books.keys_of_row(kind, entry.row) == entry.keys
 
-    def _strike_out(self, names: dict[Key, Key]) -> None:
+    def _strike_out_heard(self, names: dict[Key, Key]) -> None:
         """Strike out what was forgotten: a row is told by what it was called at that moment.
 
         A block that another one moved to was free by then, so its old row was struck out before.
         """
         heard, self._heard = self._heard or [], None
-        for commitment in heard:
-            rows = self.books.findable[commitment.kind, commitment.block_hash]
-            keys = self.books.keys_of_row(commitment.kind, commitment.row)
+        for (kind, block_hash), row in heard:
+            keys = self.books.keys_of_row(kind, row)
             entry = next(
                 entry
-                for entry in rows
+                for entry in self.books.findable[kind, block_hash]
                 if all(
                     key in (old, names.get(old)) for key, old in zip(keys, entry.keys, strict=True)
                 )
             )
-            super().forgotten(replace(commitment, row=entry.row))
+            super()._strike_out((kind, block_hash), entry.row)
         self._heard = []
 
     def _rename(self, request: FakeRequest, names: dict[Key, Key]) -> None:

@@ -69,11 +69,15 @@ def test_the_service_is_loaded_by_engines_whose_answers_are_the_recorded_ones() 
         assert len(one["effects_per_service_cpu_s"]) == 3
         assert 0 < one["exchange_p50_us"] <= one["exchange_p99_us"]
     for recording in document["recordings"]:
+        assert recording["source"] == "made up"
         assert set(recording["effects"]) == {"taken", "committed", "dropped", "freed"}
     for one in document["fairness"]:
         assert one["mismatches"] == 0
-        assert len(one["p99_us"]) == 3
-        assert len(one["flood_ratio"]) == 3
+        assert list(one["cases"]) == ["alone", "burner", "calm", "flood", "flood at nice 19"]
+        assert one["cases"]["alone"]["p99_to_alone"] == [1, 1, 1]
+        for figures in one["cases"].values():
+            assert figures["admissions"] > 0
+            assert 0 < figures["p50_us"] <= figures["p99_us"]
 
 
 def test_an_answer_that_differs_from_the_recorded_one_is_counted() -> None:
