@@ -140,9 +140,13 @@ class RelocatingEngine(LeasingEngine):
         heard, self._heard = self._heard or [], None
         for (kind, block_hash), row in heard:
             keys = self.books.keys_of_row(kind, row)
+            # Of two equal rows one may have moved to where the other was, which went first.
+            rows = sorted(
+                self.books.findable[kind, block_hash], key=lambda entry: entry.keys != keys
+            )
             entry = next(
                 entry
-                for entry in self.books.findable[kind, block_hash]
+                for entry in rows
                 if all(
                     key in (old, names.get(old)) for key, old in zip(keys, entry.keys, strict=True)
                 )
