@@ -122,8 +122,17 @@ class BlockStore:
                 cached.append(block)
         self.cache.take(size_class, cached)
 
-    def release(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
-        """Give up one reference to each; the last one makes a block cached or free."""
+    def release(self, size_class: ClassId, blocks: Iterable[BlockId], priority: int = 0) -> None:
+        """Give up one reference to each; the last one makes a block cached or free.
+
+        Args:
+            size_class: Whose blocks.
+            blocks: The first of them is evicted first.
+            priority: That of whoever used them.
+        """
+        if priority:
+            blocks = list(blocks)
+            self.contents.raise_priority(priority, size_class, blocks)
         if self.sessions.outgrown[size_class]:
             blocks = self._release_outgrown(size_class, list(blocks))
         refs, hashes = self._refs[size_class], self.contents.hashes(size_class)

@@ -1,4 +1,8 @@
-"""Cached content, from what is out of use for the longest time to what fell out of use last."""
+"""Cached content, from what is out of use for the longest time to what fell out of use last.
+
+What has a higher priority (:mod:`kvquarry_core.priorities`) counts as younger than all that has a
+lower one.
+"""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
@@ -7,6 +11,7 @@ from kvquarry_core.contents import Contents
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.lru import OLDEST_STAMP, RecencyList
 from kvquarry_core.plan import Plan
+from kvquarry_core.priorities import NUM_PRIORITIES
 from kvquarry_core.slabs import SlabMap
 
 
@@ -22,8 +27,9 @@ class Cache:
         self._slabs = slabs
         self._contents = contents
         self._clock = 0
-        self._blocks = [RecencyList[BlockId](c.num_blocks) for c in plan.classes]
-        self._idle = [RecencyList[SlabId](plan.num_slabs) for _ in plan.classes]
+        levels = NUM_PRIORITIES
+        self._blocks = [RecencyList[BlockId](c.num_blocks, levels) for c in plan.classes]
+        self._idle = [RecencyList[SlabId](plan.num_slabs, levels) for _ in plan.classes]
 
     # As policies see it.
 
@@ -35,6 +41,10 @@ class Cache:
     def by_age(self, size_class: ClassId) -> Iterator[BlockId]:
         """The cached blocks of a class, the one that was not used for the longest time first."""
         return iter(self._blocks[size_class])
+
+    def priority_of(self, size_class: ClassId, block: BlockId) -> int:
+        """That of a block's content: 0 unless a request said otherwise."""
+        return self._contents.priorities.of_block(size_class, block)
 
     def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
         """When a cached block fell out of use."""
@@ -98,8 +108,9 @@ class Cache:
 
     def add(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Nobody uses these hashed blocks any more: they are cached, in this order."""
-        self._blocks[size_class].push_all(blocks, self._clock + 1)
-        self._clock += len(blocks)
+        for priority, run in self._contents.priorities.runs(size_class, blocks):
+            self._blocks[size_class].push_all(run, self._clock + 1, priority)
+            self._clock += len(run)
         self._unuse(size_class, blocks)
 
     def add_oldest(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
@@ -131,11 +142,11 @@ class Cache:
                 continue
             self._clock += 1
             cached.remove(block)
-            cached.push(block, self._clock)
+            cached.push(block, self._clock, self._contents.priorities.of_block(size_class, block))
             slab = self._slabs.slab_of(size_class, block)
             if slab in idle:
                 idle.remove(slab)
-                idle.push(slab, self._clock)
+                idle.push(slab, self._clock, self._contents.priorities.of_slab(slab))
 
     def take(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Somebody uses cached blocks again."""
@@ -178,7 +189,7 @@ class Cache:
                 idle.push_oldest(slab)
             else:
                 self._clock += 1
-                idle.push(slab, self._clock)
+                idle.push(slab, self._clock, self._contents.priorities.of_slab(slab))
 
     def _goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
         """Whether an idle slab holds nothing that anybody will miss."""

@@ -6,9 +6,14 @@ from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
-from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows
+from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, PinRequest
 from kvquarry_core.plan import Plan
+from kvquarry_core.priorities import NUM_PRIORITIES
 from kvquarry_core.requests import RequestRecord
+
+#: A pin that would outlive every engine is a mistake.
+LONGEST_PIN_S = 30 * 24 * 3600
+_LONGEST_PIN_ID = 128
 
 
 def check_admit(plan: Plan, request: AdmitRequest) -> None:
@@ -37,10 +42,31 @@ def check_admit(plan: Plan, request: AdmitRequest) -> None:
             f"request {request.handle} wants {request.max_grant_tokens} tokens granted "
             f"(at least 1) and counts {counts} (at least 0)",
         )
+    if not 0 <= request.priority < NUM_PRIORITIES:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"priorities run from 0 to {NUM_PRIORITIES - 1}, not {request.priority}",
+        )
     if request.keep_free_blocks and len(request.keep_free_blocks) != len(plan.classes):
         raise UsageError(
             Reason.INVALID_ARGUMENT,
             f"the pool has {len(plan.classes)} size classes, not {len(request.keep_free_blocks)}",
+        )
+
+
+def check_pin(request: PinRequest) -> None:
+    """A pin has a short, visible name and an end."""
+    name = request.pin_id
+    if not 1 <= len(name) <= _LONGEST_PIN_ID or not name.isprintable() or " " in name:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a pin's name has 1 to {_LONGEST_PIN_ID} printable characters without spaces, unlike "
+            f"{name[:_LONGEST_PIN_ID]!r}",
+        )
+    if not 0 < request.ttl_s <= LONGEST_PIN_S:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"a pin lasts more than 0 and at most {LONGEST_PIN_S} s, not {request.ttl_s}",
         )
 
 

@@ -6,12 +6,14 @@ from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, KindId
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Commitment, PrefixIndex, Rows
+from kvquarry_core.priorities import Priorities
 
 
 class Contents:
     """The way back from a block to its entry in the prefix index."""
 
     def __init__(self, plan: Plan, index: PrefixIndex) -> None:
+        self.priorities = Priorities(plan)
         self._plan = plan
         self._index = index
         self._kinds_of_class: list[list[KindId]] = [[] for _ in plan.classes]
@@ -56,6 +58,12 @@ class Contents:
     def num_tokens(self, size_class: ClassId, block: BlockId) -> int:
         """Tokens that need not be computed where a block is hit: a checkpoint sums up many."""
         return self._depths[size_class].get(block, self._block_tokens[size_class])
+
+    def raise_priority(self, priority: int, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+        """Somebody of this priority used what some blocks hold, if they hold anything."""
+        hashes = self._hashes[size_class]
+        used = [block for block in blocks if hashes[block] is not None]
+        self.priorities.raise_to(priority, size_class, used)
 
     def commit(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
         """Make referenced rows findable.
@@ -110,6 +118,7 @@ class Contents:
             self._unwritten[rows.kind].difference_update(rows.blocks)
             for block in rows.blocks:
                 hashes[block] = None
+            self.priorities.forget(size_class, rows.blocks)
             if depths:
                 for block in rows.blocks:
                     depths.pop(block, None)
@@ -148,5 +157,6 @@ class Contents:
             unwritten.add(target)
         hashes, depths = self._hashes[size_class], self._depths[size_class]
         hashes[target], hashes[source] = hashes[source], None
+        self.priorities.move(size_class, source, target)
         if source in depths:
             depths[target] = depths.pop(source)

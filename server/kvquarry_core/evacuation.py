@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.lease import Lease
+from kvquarry_core.pins import Pins
 from kvquarry_core.relocation import Candidate, Move, Relocation
 from kvquarry_core.room import Room
 from kvquarry_core.running import RunningRequests
@@ -51,12 +52,14 @@ class Evacuator:
         store: BlockStore,
         lease: Lease,
         requests: RunningRequests,
+        pins: Pins,
         policy: Relocation | None,
     ) -> None:
         self._plan = store.plan
         self._store = store
         self._lease = lease
         self._requests = requests
+        self._pins = pins
         self._policy = policy
         # Slabs with blocks handed out in this step; the null blocks' never moves.
         self._pinned: set[SlabId] = set()
@@ -95,7 +98,7 @@ class Evacuator:
     def clear(self, evacuation: Evacuation) -> tuple[Move, ...]:
         """Move what is used in these slabs elsewhere; they are unassigned afterwards.
 
-        Whoever holds the blocks, requests and the lease, holds them by their new ids then.
+        Whoever holds the blocks, requests, pins and the lease, holds them by their new ids then.
         """
         if not evacuation:
             return ()
@@ -103,18 +106,20 @@ class Evacuator:
         targets: list[dict[BlockId, BlockId]] = [{} for _ in self._plan.classes]
         for one in evacuation.slabs:
             targets[one.owner] |= self._clear(one, leaving)
-        for record in self._requests.values():
-            for columns in (record.held, record.granted):
-                self._rename(columns, targets)
+        held = [columns for one in self._requests.values() for columns in (one.held, one.granted)]
+        for columns in (*held, *self._pins.columns()):
+            self._rename(columns, targets)
         for group, blocks in enumerate(self._lease.blocks):
             moved = blocks & targets[self._plan.class_of_group[group]].keys()
             blocks.difference_update(moved)
             blocks.update(targets[self._plan.class_of_group[group]][block] for block in moved)
-        return tuple(
+        moves = tuple(
             Move(ClassId(index), source, target)
             for index, of_class in enumerate(targets)
             for source, target in of_class.items()
         )
+        self._pins.note_moves(moves)
+        return moves
 
     def _candidates(
         self, size_class: ClassId, room: Room, demand: Sequence[int], staying: set[SlabId]

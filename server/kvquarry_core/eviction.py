@@ -14,7 +14,8 @@ from kvquarry_core.ids import BlockId, ClassId, SlabId
 class CacheView(Protocol):
     """Cached content as a policy sees it; nothing here changes anything.
 
-    Ages are stamps: whatever fell out of use later has the larger one.
+    Ages are stamps: whatever fell out of use later has the larger one. What has a higher priority
+    counts as younger than all that has a lower one (:mod:`kvquarry_core.priorities`).
     """
 
     @property
@@ -23,19 +24,26 @@ class CacheView(Protocol):
         ...
 
     def by_age(self, size_class: ClassId) -> Iterator[BlockId]:
-        """The cached blocks of a class, the one that was not used for the longest time first."""
+        """The cached blocks of a class, the oldest first: that with the smallest stamp."""
+        ...
+
+    def priority_of(self, size_class: ClassId, block: BlockId) -> int:
+        """That of a block's content: 0 unless a request said otherwise."""
         ...
 
     def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
-        """When a cached block fell out of use."""
+        """When a cached block fell out of use, in the age of its priority."""
         ...
 
     def idle_slabs(self, size_class: ClassId) -> Iterator[SlabId]:
-        """The slabs of a class that hold cached content alone, the longest idle first."""
+        """The slabs of a class that hold cached content alone, the one with the oldest age first.
+
+        A slab has the highest priority of its blocks.
+        """
         ...
 
     def idle_since(self, size_class: ClassId, slab: SlabId) -> int:
-        """When a slab fell idle: nothing in it was used since."""
+        """When a slab fell idle, in the age of its priority: nothing in it was used since."""
         ...
 
     def oldest_run(self, size_class: ClassId, most: int) -> list[BlockId]:
@@ -60,7 +68,7 @@ class Eviction(Protocol):
     def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """The cached blocks of a class to evict next, together; their rows go with them.
 
-        Called where there are some.
+        Called where there are some. What goes leaves none behind that has a lower priority.
 
         Args:
             cache: What there is.
@@ -105,9 +113,12 @@ class SlabAware(Lru):
     def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
         slab = next(cache.idle_slabs(size_class), None)
-        if slab is None:
-            return super().victims(cache, size_class, most)
-        return cache.cached_in(size_class, slab)
+        blocks = () if slab is None else cache.cached_in(size_class, slab)
+        oldest = super().victims(cache, size_class, most)
+        lowest = cache.priority_of(size_class, oldest[0])
+        if not blocks or any(cache.priority_of(size_class, block) > lowest for block in blocks):
+            return oldest
+        return blocks
 
 
 class SavedWork(Lru):
@@ -127,7 +138,9 @@ class SavedWork(Lru):
     def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """See :meth:`Eviction.victims`."""
         del most  # One at a time, each weighed against those that are left.
-        candidates = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
+        oldest = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
+        lowest = cache.priority_of(size_class, oldest[0])
+        candidates = [one for one in oldest if cache.priority_of(size_class, one) == lowest]
         saved = [cache.saved_tokens_per_byte(size_class, block) for block in candidates]
         most_saved = max(saved) or 1.0
         worths = [

@@ -1,9 +1,10 @@
 """Blocks on their way to requests: granted, then spent or given back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.concession import Concession
 from kvquarry_core.demand import Demand
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
 from kvquarry_core.gate import Gate
@@ -37,13 +38,24 @@ class Granter:
         )
 
     def grant_or_refuse(
-        self, record: RequestRecord, wanted: Sequence[int], total: Sequence[int]
+        self,
+        record: RequestRecord,
+        wanted: Sequence[int],
+        total: Sequence[int],
+        concessions: Iterable[Concession],
     ) -> Grant | Refusal:
-        """Grant ``wanted`` blocks by group to whoever then has ``total``, or say why not."""
+        """Grant ``wanted`` blocks by group to whoever then has ``total``, or say why not.
+
+        Where there is no other way, the first of the concessions that suffices is made.
+        """
         demand = self._plan.by_class(wanted)
         evacuation = self._gate.way(demand)
         if evacuation is not None:
             return self.grant(record, wanted, evacuation)
+        for concession in concessions:
+            if concession.fits(demand):
+                concession.carry_out()
+                return self.grant(record, wanted)
         if self._plan.could_hold(self._plan.by_class(total)):
             return self._gate.shortage(demand)
         return self._gate.never(demand)

@@ -10,6 +10,7 @@ from collections import Counter
 
 from kvquarry_core.errors import BrokenLaw
 from kvquarry_core.ids import NULL_BLOCK, BlockId, ClassId, KindId, SlabId
+from kvquarry_core.lru import LEVEL_STAMP, OLDEST_STAMP
 from kvquarry_core.pool import Pool
 
 
@@ -24,6 +25,8 @@ def check_integrity(pool: Pool) -> None:
     _check_slabs(pool)
     _check_recency(pool)
     _check_sessions(pool)
+    _check_priorities(pool)
+    _check_pins(pool)
     _check_no_byte_has_two_owners(pool)
     _check_index(pool)
 
@@ -42,6 +45,8 @@ def _claims(pool: Pool, size_class: ClassId) -> tuple[Counter[BlockId], Counter[
     for group, owner in enumerate(pool.plan.class_of_group):
         if owner == size_class:
             granted.update(pool.lease.blocks[group])
+            for columns in pool.pins.columns():
+                references.update(columns[group])
     return references, granted
 
 
@@ -120,7 +125,7 @@ def _check_recency(pool: Pool) -> None:
         blocks = [cache.stamp_of(size_class, one) for one in cache.by_age(size_class)]
         slabs = [cache.idle_since(size_class, one) for one in cache.idle_slabs(size_class)]
         for stamps in (blocks, slabs):
-            if stamps != sorted(stamps) or (stamps and stamps[-1] > cache.now):
+            if stamps != sorted(stamps) or any(one % LEVEL_STAMP > cache.now for one in stamps):
                 raise BrokenLaw(f"class {size_class} keeps no order of age: {stamps}")
 
 
@@ -135,6 +140,57 @@ def _check_sessions(pool: Pool) -> None:
         for block in outgrown:
             if not store.num_references(size_class, block):
                 raise BrokenLaw(f"outgrown block {block} of class {size_class} is not in use")
+
+
+def _check_priorities(pool: Pool) -> None:
+    """Only content has one; what is cached stands where it says, unless nobody will miss it."""
+    contents, cache = pool.store.contents, pool.store.cache
+    for size_class in map(ClassId, range(len(pool.plan.classes))):
+        noted = contents.priorities.of_class[size_class]
+        for block in noted:
+            if not contents.is_hashed(size_class, block):
+                raise BrokenLaw(f"block {block} of class {size_class} has a priority, no content")
+        for block in cache.by_age(size_class):
+            stamp = cache.stamp_of(size_class, block)
+            if stamp != OLDEST_STAMP and stamp // LEVEL_STAMP != noted.get(block, 0):
+                raise BrokenLaw(f"block {block} of class {size_class} is in the wrong place")
+        _check_priorities_of_slabs(pool, size_class)
+
+
+def _check_priorities_of_slabs(pool: Pool, size_class: ClassId) -> None:
+    """A slab has the highest one of its blocks, and waits no less long than it says when idle."""
+    slabs, cache = pool.store.slabs, pool.store.cache
+    priorities = pool.store.contents.priorities
+    highest: dict[SlabId, int] = {}
+    for block, priority in priorities.of_class[size_class].items():
+        slab = slabs.slab_of(size_class, block)
+        highest[slab] = max(highest.get(slab, 0), priority)
+    counted = [slab for slab in priorities.slabs() if slabs.owner(slab) == size_class]
+    if {slab: priorities.of_slab(slab) for slab in counted} != highest:
+        raise BrokenLaw(f"slabs of class {size_class} should have the priorities {highest}")
+    for slab in cache.idle_slabs(size_class):
+        stamp = cache.idle_since(size_class, slab)
+        if stamp != OLDEST_STAMP and stamp // LEVEL_STAMP < highest.get(slab, 0):
+            raise BrokenLaw(f"idle slab {slab} of class {size_class} would go too early")
+
+
+def _check_pins(pool: Pool) -> None:
+    """What is pinned can be found, and is no more than pins may hold."""
+    pinned: list[set[BlockId]] = [set() for _ in pool.plan.classes]
+    for pin in pool.pins:
+        for size_class, blocks in zip(pool.plan.class_of_group, pin.held, strict=True):
+            pinned[size_class].update(blocks)
+            for block in blocks:
+                if not pool.store.contents.is_hashed(size_class, block):
+                    raise BrokenLaw(f"pin {pin.pin_id} holds block {block}, which has no hash")
+    num_bytes = sum(
+        len(blocks) * pool.plan.block_bytes(ClassId(index)) for index, blocks in enumerate(pinned)
+    )
+    if num_bytes != pool.pins.pinned_bytes or num_bytes > pool.pins.cap_bytes:
+        raise BrokenLaw(
+            f"pins hold {num_bytes} bytes, count {pool.pins.pinned_bytes} and may hold "
+            f"{pool.pins.cap_bytes}"
+        )
 
 
 def _check_no_byte_has_two_owners(pool: Pool) -> None:

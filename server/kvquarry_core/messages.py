@@ -32,6 +32,8 @@ class AdmitRequest:
         in_flight_tokens: The most tokens on their way at once, where several steps overlap: blocks
             that these read do not leave a window. 0 for ``max_grant_tokens``.
         encoder_tokens: Tokens of the encoder, which groups of cross attention hold.
+        priority: What it leaves behind is evicted after all that has a lower one, see
+            :mod:`kvquarry_core.priorities`.
     """
 
     handle: Handle
@@ -45,6 +47,7 @@ class AdmitRequest:
     states_are_leased: bool = False
     in_flight_tokens: int = 0
     encoder_tokens: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,24 @@ class FullRows:
     blocks: Sequence[BlockId]
 
 
+@dataclass(frozen=True, slots=True)
+class PinRequest:
+    """The longest cached prefix of some text is to stay for a while, see :mod:`kvquarry_core.pins`.
+
+    Attributes:
+        pin_id: The client's name for it. The same name again extends the pin, and what it holds is
+            then the prefix found now.
+        hashes: Hashes of the text's full blocks.
+        ttl_s: For how long, counted from the time the pool was told last.
+    """
+
+    pin_id: str
+    hashes: Sequence[BlockHash]
+    ttl_s: float
+
+
 #: What has to be answered.
-Ask = AdmitRequest | GrowRequest | LeaseRequest | AheadRequest
+Ask = AdmitRequest | GrowRequest | LeaseRequest | AheadRequest | PinRequest
 
 
 class RefusalCause(Enum):
@@ -180,8 +199,55 @@ class AheadGrant:
     grants: tuple[Grant, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A pin holds.
+
+    Attributes:
+        num_tokens: The length of the prefix it holds.
+        pinned_bytes: What all pins of the pool hold now.
+        cap_bytes: What they may hold at most.
+    """
+
+    num_tokens: int
+    pinned_bytes: int
+    cap_bytes: int
+
+
+class PinRefusalCause(Enum):
+    """Why nothing was pinned; nothing was changed."""
+
+    #: No prefix of the text is cached.
+    NOTHING_CACHED = "nothing_cached"
+    #: All pins together would hold more than they may.
+    OVER_CAP = "over_cap"
+    #: What it would hold was promised to requests that run.
+    PROMISED = "promised"
+    #: The pool has as many pins as it may have.
+    TOO_MANY = "too_many"
+
+
+@dataclass(frozen=True, slots=True)
+class PinRefusal:
+    """A pin was refused, with the numbers.
+
+    Attributes:
+        cause: Why.
+        wanted_bytes: What the pin would hold beyond what pins hold already.
+        pinned_bytes: What all pins of the pool hold now.
+        cap_bytes: What they may hold at most.
+    """
+
+    cause: PinRefusalCause
+    wanted_bytes: int
+    pinned_bytes: int
+    cap_bytes: int
+
+
 #: Answers, each to an :data:`Ask`.
-Answer = Admission | Grant | AheadGrant | Refusal
+Answer = Admission | Grant | AheadGrant | Refusal | Pinned | PinRefusal
+#: Those that say that nothing was changed.
+REFUSALS = (Refusal, PinRefusal)
 
 
 def moves_of(answer: Answer) -> tuple[Move, ...]:

@@ -11,18 +11,21 @@ A request's life, top to bottom::
     free    the request is over; its content stays cached until memory is needed
 
 Beside the requests, the client has a *lease*: states that it runs its requests on and recycles by
-itself. A leased state becomes a request's own when it is committed.
+itself. A leased state becomes a request's own when it is committed. And there are *pins*
+(:mod:`kvquarry_core.pins`): cached prefixes that stay for a while.
 
 Every operation is all or nothing: arguments are checked and sums are done before anything moves.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvquarry_core import checks
 from kvquarry_core.admission import Admitter
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
-from kvquarry_core.coordinator import Coordinator
+from kvquarry_core.concession import Concession
+from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.counters import PoolCounters
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.evacuation import Evacuator
@@ -42,10 +45,14 @@ from kvquarry_core.messages import (
     Grant,
     GrowRequest,
     LeaseRequest,
+    Pinned,
+    PinRefusal,
+    PinRequest,
     Refusal,
     RefusalCause,
 )
 from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
+from kvquarry_core.pins import DEFAULT_PIN_CAP, Pins
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
@@ -65,7 +72,7 @@ _MANY_ROWS = 256
 class Pool:
     """The accounting of one pool. One owner calls it; a call is atomic."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a pool's whole description, keyword-only
         self,
         plan: Plan,
         *,
@@ -73,6 +80,7 @@ class Pool:
         eviction: Eviction | None = None,
         relocation: Relocation | None = None,
         observer: PoolObserver = NULL_OBSERVER,
+        pin_cap: float = DEFAULT_PIN_CAP,
     ) -> None:
         eviction = eviction or Lru()
         self.plan = plan
@@ -81,15 +89,16 @@ class Pool:
         self.store = BlockStore(plan, observer)
         self.requests = RunningRequests(plan)
         self.lease = Lease(plan, self.store)
+        self._coordinator = Coordinator(plan)
+        self.pins = Pins(self.store, self._coordinator, cap=pin_cap)
         # Who gets what.
-        self.evacuator = Evacuator(self.store, self.lease, self.requests, relocation)
+        self.evacuator = Evacuator(self.store, self.lease, self.requests, self.pins, relocation)
         self.gate = Gate(self.store, self.evacuator)
         self.allocator = Allocator(self.store, placement or Affinity(), eviction)
         self._granter = Granter(
             self.store, self.requests, self.gate, self.allocator, self.evacuator
         )
         # What requests have in common.
-        self._coordinator = Coordinator(plan)
         self._reach = Reach(self.store)
         self._resumption = Resumption(self.store)
         supersession = Supersession(self.store, eviction)
@@ -115,10 +124,9 @@ class Pool:
         index, hashes = self.store.index, request.hashes
         hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
         answer = self._admitter.admit(hit, request)
-        if _is_shortage(answer) and hit.num_tokens and not self.requests:
-            # Nobody will ever free anything: better to compute the prefix again than to wait for
-            # a block beside the checkpoint that was hit.
-            answer = self._admitter.admit(self._coordinator.no_hit, request)
+        if _is_shortage(answer) and not self.requests:
+            # Nobody will ever free anything.
+            answer = self._admit_at_a_price(hit, request) or answer
         self.totals.count_answer(answer)
         return answer
 
@@ -128,7 +136,7 @@ class Pool:
         checks.check_counts(self.plan, num_blocks)
         columns = zip(record.held, record.granted, num_blocks, strict=True)
         total = [len(held) + len(granted) + more for held, granted, more in columns]
-        answer = self._granter.grant_or_refuse(record, num_blocks, total)
+        answer = self._granter.grant_or_refuse(record, num_blocks, total, self._concessions())
         self.totals.count_answer(answer)
         if isinstance(answer, Grant):
             self._resumption.keep_young(record)
@@ -139,7 +147,9 @@ class Pool:
         checks.check_counts(self.plan, num_blocks)
         columns = zip(self.lease.blocks, num_blocks, strict=True)
         total = [len(leased) + more for leased, more in columns]
-        answer = self._granter.grant_or_refuse(self.requests.new_record(), num_blocks, total)
+        answer = self._granter.grant_or_refuse(
+            self.requests.new_record(), num_blocks, total, self._concessions()
+        )
         self.totals.count_answer(answer)
         if isinstance(answer, Grant):
             for group, blocks in enumerate(answer.blocks):
@@ -174,6 +184,8 @@ class Pool:
                 return self.lease_blocks(ask.num_blocks)
             case AheadRequest():
                 return self.grant_ahead(ask)
+            case PinRequest():
+                return self.pin(ask)
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> list[BlockId]:
         """Spend granted blocks: they become the request's own, in the order granted."""
@@ -228,7 +240,7 @@ class Pool:
                 Reason.NOT_HELD, f"request {handle} does not hold block {missing} in group {group}"
             )
         self.requests.note_dropped(record, group, len(blocks))
-        self.store.release(self.plan.class_of_group[group], blocks)
+        self.store.release(self.plan.class_of_group[group], blocks, record.priority)
 
     def free(self, handle: Handle) -> None:
         """The request is over. Its tail is released before its head, so it is evicted first.
@@ -241,7 +253,7 @@ class Pool:
             size_class = self.plan.class_of_group[group]
             num_reached = self._reach.num_reached(GroupId(group), held)
             self.store.release_to_go_first(size_class, held[num_reached:])
-            self.store.release(size_class, reversed(held[:num_reached]))
+            self.store.release(size_class, reversed(held[:num_reached]), record.priority)
         self._resumption.keep_young(record)
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
@@ -254,15 +266,34 @@ class Pool:
         self.store.contents.begin_step()
         self.evacuator.begin_step()
 
+    # Pins.
+
+    def pin(self, request: PinRequest) -> Pinned | PinRefusal:
+        """Keep the longest cached prefix of some text for a while, or say why not."""
+        checks.check_pin(request)
+        answer = self.pins.pin(request, self.requests.owed)
+        self.totals.count_pin(answer)
+        return answer
+
+    def unpin(self, pin_id: str) -> bool:
+        """End a pin; False where there is none of this name, perhaps since it has lapsed."""
+        return self.pins.unpin(pin_id)
+
+    def note_time(self, now_s: float) -> None:
+        """It is this late, by a clock that only goes forward: some pins may be over."""
+        self.pins.lapse(now_s)
+
     # The cache as a whole.
 
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Make blocks unfindable, for instance because a transfer left them invalid."""
         checks.check_blocks(self.plan, group, blocks)
-        self.store.forget(self.plan.class_of_group[group], blocks)
+        size_class = self.plan.class_of_group[group]
+        self.pins.end_with(size_class, blocks)
+        self.store.forget(size_class, blocks)
 
     def reset_cache(self) -> bool:
-        """Forget all cached content, unless a request still uses blocks."""
+        """Forget all cached content, pinned or not, unless a request still uses blocks."""
         if self.is_in_use:
             return False
         for _ in self.forget_all():
@@ -276,12 +307,28 @@ class Pool:
         return any(any(record.held) for record in self.requests.values())
 
     def forget_all(self) -> Iterator[None]:
-        """Forget all cached content, and yield after every few hundred rows of it."""
+        """Forget all cached content, pins first, and yield after every few hundred rows of it."""
+        self.pins.end_all()
         for kind in map(KindId, range(len(self.plan.kinds))):
             firsts, size_class = self.store.index.firsts(kind), self.plan.class_of_kind(kind)
             for start in range(0, len(firsts), _MANY_ROWS):
                 self.store.forget(size_class, firsts[start : start + _MANY_ROWS])
                 yield
+
+    def _admit_at_a_price(self, hit: Hit, request: AdmitRequest) -> Admission | None:
+        """Better to compute a prefix again than to wait for a block beside it, or for a pin."""
+        no_hit = self._coordinator.no_hit
+        hits = (hit, no_hit) if hit.num_tokens else (no_hit,)
+        for concession in itertools.chain((None,), self.pins.concessions()):
+            for one in hits:
+                answer = self._admitter.admit(one, request, concession)
+                if isinstance(answer, Admission):
+                    return answer
+        return None
+
+    def _concessions(self) -> Iterable[Concession]:
+        """Those that are made where preempting somebody would be of no use: nobody else runs."""
+        return self.pins.concessions() if len(self.requests) <= 1 else ()
 
 
 def _is_shortage(answer: Admission | Refusal) -> bool:

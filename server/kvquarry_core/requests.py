@@ -23,6 +23,7 @@ class RequestRecord:
         last_slab: Per size class, where the request took its last block from.
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
+        priority: That of what it leaves behind.
     """
 
     held: list[list[BlockId]]
@@ -34,6 +35,7 @@ class RequestRecord:
     last_slab: dict[int, SlabId] = field(default_factory=dict)
     query_tokens: int = 0
     hit_tokens: int = 0
+    priority: int = 0
 
     @classmethod
     def empty(cls, num_groups: int) -> "RequestRecord":

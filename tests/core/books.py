@@ -26,6 +26,20 @@ class FindableRow:
 
 
 @dataclass(slots=True)
+class FakePin:
+    """A prefix that stays until its time is over."""
+
+    rows: list[FindableRow]
+    num_tokens: int
+    deadline_s: float
+
+    @property
+    def keys(self) -> set[Key]:
+        """Its blocks."""
+        return {key for entry in self.rows for key in entry.keys}
+
+
+@dataclass(slots=True)
 class Place:
     """A block of a request. Attention blocks stand at a position, others do not."""
 
@@ -44,6 +58,7 @@ class FakeRequest:
     held: list[list[Place]]
     granted: list[list[BlockId]]
     next_position: list[int]
+    priority: int = 0
     dirty: set[Key] = field(default_factory=set)
     #: The deepest checkpoint, by kind: what the next turn resumes at.
     resumable: dict[KindId, BlockHash] = field(default_factory=dict)
@@ -61,6 +76,9 @@ class Books:
         self.plan = plan
         self.requests: dict[Handle, FakeRequest] = {}
         self.findable: dict[tuple[KindId, BlockHash], list[FindableRow]] = {}
+        self.pins: dict[str, FakePin] = {}
+        #: Of content that has one above 0.
+        self.priorities: dict[Key, int] = {}
         #: States that belong to the engine as a whole, by group.
         self.leased: list[list[BlockId]] = [[] for _ in plan.groups]
         self.admissions = self.query_tokens = self.hit_tokens = self.commits = 0
@@ -76,6 +94,12 @@ class Books:
 
     def references(self) -> Counter[Key]:
         """How often every block is referenced, null blocks left out."""
+        return self.used_by_requests() + Counter(
+            key for pin in self.pins.values() for key in pin.keys
+        )
+
+    def used_by_requests(self) -> Counter[Key]:
+        """The same by requests alone."""
         return Counter(
             self.key(GroupId(group), place.block)
             for request in self.requests.values()

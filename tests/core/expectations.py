@@ -1,13 +1,22 @@
 """What the naive books expect of a pool's answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockHash, BlockId, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, RefusalCause
+from kvquarry_core.messages import (
+    Admission,
+    AdmitRequest,
+    Grant,
+    Pinned,
+    PinRefusal,
+    PinRefusalCause,
+    Refusal,
+    RefusalCause,
+)
 from kvquarry_core.pool import Pool
 from tests.core import reference
-from tests.core.books import Books, FindableRow, classes_of
+from tests.core.books import Books, FakePin, FindableRow, classes_of
 from tests.core.memory import Key
 
 
@@ -155,6 +164,35 @@ def check_evictions(
     assert not reference.fits(books.plan, used, demand), "evicted while free memory sufficed"
     for entry in lost:
         assert (cached - references).intersection(entry.keys), "evicted what is in use"
+
+
+def check_pin(
+    books: Books, pool: Pool, wanted: tuple[str, FakePin], answer: Pinned | PinRefusal
+) -> None:
+    """Assert that a pin holds the longest prefix, or is refused for one of the reasons."""
+    (pin_id, pin), plan = wanted, books.plan
+    before, after = (
+        pinned_bytes(books, books.pins),
+        pinned_bytes(books, {**books.pins, pin_id: pin}),
+    )
+    is_over = after > before and after > pool.pins.cap_bytes
+    fits_now = reference.fits(plan, books.used(), pool.requests.owed)
+    takes_away = fits_now and not reference.fits(plan, books.used(pin.keys), pool.requests.owed)
+    if isinstance(answer, Pinned):
+        assert answer.num_tokens == pin.num_tokens > 0
+        assert answer.pinned_bytes == after
+        assert not is_over, "pins hold more than they may"
+        assert not takes_away, "what was promised is pinned"
+    elif answer.cause is PinRefusalCause.NOTHING_CACHED:
+        assert not pin.num_tokens
+    else:
+        assert is_over if answer.cause is PinRefusalCause.OVER_CAP else takes_away
+
+
+def pinned_bytes(books: Books, pins: Mapping[str, FakePin]) -> int:
+    """What some pins hold; a block that several of them hold counts once."""
+    keys = {key for pin in pins.values() for key in pin.keys}
+    return sum(books.plan.block_bytes(size_class) for size_class, _ in keys)
 
 
 def rows_with(books: Books, keys: set[Key]) -> list[FindableRow]:

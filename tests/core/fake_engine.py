@@ -17,6 +17,8 @@ from tests.core import expectations, farewell, reference
 from tests.core.books import Books, FakeRequest, FindableRow, Place, classes_of, content
 from tests.core.memory import Key, Memory, Tag
 
+#: Large enough that pins stand in somebody's way now and then.
+PIN_CAP = 0.6
 WITHOUT_POSITIONS = (GroupKind.RECURRENT_STATE, GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
 
 
@@ -26,7 +28,7 @@ class FakeEngine:
     def __init__(self, plan: Plan, view: Plan | None = None) -> None:
         """``view`` is the geometry by which the workers map ids onto bytes."""
         self.plan = plan
-        self.pool = Pool(plan, observer=self)
+        self.pool = Pool(plan, observer=self, pin_cap=PIN_CAP)
         self.books = Books(plan)
         self.memory = Memory(view or plan)
         #: What the engine wrote into each block that it references.
@@ -68,6 +70,7 @@ class FakeEngine:
             held=held,
             granted=[[] for _ in self.plan.groups],
             next_position=[answer.hit_tokens // spec.block_tokens for spec in self.plan.groups],
+            priority=request.priority,
         )
         self.books.requests[request.handle] = noted
         if answer.hit_tokens:
@@ -195,7 +198,7 @@ class FakeEngine:
         self.pool.free(handle)
         del self.books.requests[handle]
         after = farewell.by_age(self.pool)
-        farewell.check_order(before, after, self.cached() & left, renewed)
+        farewell.check_order(self.books, (before, after), self.cached() & left, renewed)
 
     def least_missed(self, handle: Handle) -> set[Key]:
         """Blocks of a request that go first once it is over."""
@@ -224,7 +227,7 @@ class FakeEngine:
 
     def reset(self) -> None:
         """Forget everything; refused while a request uses blocks."""
-        in_use = bool(self.books.references())
+        in_use = bool(self.books.used_by_requests())
         assert self.pool.reset_cache() != in_use
         assert in_use or not self.books.findable
 

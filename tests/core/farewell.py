@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kvquarry_core.ids import BlockHash, ClassId, GroupId, Handle, KindId
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.pool import Pool
+from kvquarry_core.priorities import NUM_PRIORITIES
 from tests.core.books import NEVER_SHARED, Books
 from tests.core.memory import Key
 
@@ -72,17 +73,21 @@ def by_age(pool: Pool) -> list[list[Key]]:
 
 
 def check_order(
-    before: Sequence[Sequence[Key]],
-    after: Sequence[Sequence[Key]],
+    books: Books,
+    orders: tuple[Sequence[Sequence[Key]], Sequence[Sequence[Key]]],
     left: set[Key],
     renewed: set[Key],
 ) -> None:
     """What nobody can hit stands before all that was there, everything else after it.
 
-    What was ``renewed`` stands after it, too, though it was there.
+    After all of its own priority, that is: what has a higher one stands behind. What was
+    ``renewed`` stands after it, too, though it was there.
     """
-    for was_there, new in zip(before, after, strict=True):
+    for was_there, new in zip(*orders, strict=True):
         old = [key for key in was_there if key not in renewed]
         num_first = len(left.intersection(new))
         assert left.issuperset(new[:num_first]), f"{left} goes first, the order is {new}"
-        assert list(new[num_first : num_first + len(old)]) == old, f"{old} became {new}"
+        for priority in range(NUM_PRIORITIES):
+            were = [key for key in old if books.priorities.get(key, 0) == priority]
+            are = [key for key in new[num_first:] if books.priorities.get(key, 0) == priority]
+            assert are[: len(were)] == were, f"{old} became {new}"

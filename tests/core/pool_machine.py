@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import AdmitRequest, Refusal
+from kvquarry_core.messages import AdmitRequest, PinRefusal, Refusal
 from kvquarry_core.plan import GroupKind, Plan
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.prefill import prefill
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import hashes
 from tests.core.snapshot import snapshot
 from tests.strategies import PROMPTS, small_plans
@@ -26,11 +26,11 @@ class PoolMachine(RuleBasedStateMachine):
 
     #: Operations of all machines so far.
     num_operations: ClassVar[int] = 0
-    engine: LeasingEngine
+    engine: RetainingEngine
 
     @initialize(plan=small_plans())
     def open(self, plan: Plan) -> None:
-        self.engine = LeasingEngine(plan)
+        self.engine = RetainingEngine(plan)
         self.next_handle = 0
         # Laws are checked once when a pool was opened, and then after each operation.
         PoolMachine.num_operations -= 1
@@ -54,6 +54,7 @@ class PoolMachine(RuleBasedStateMachine):
             states_are_leased=data.draw(st.booleans(), label="states are leased"),
             in_flight_tokens=data.draw(st.sampled_from([0, 1, num_tokens]), label="in flight"),
             encoder_tokens=data.draw(st.sampled_from([0, 1, 7]), label="encoder"),
+            priority=data.draw(st.sampled_from([0, 0, 1, 3]), label="priority"),
         )
         self.next_handle += 1
         before = snapshot(self.engine.pool)
@@ -175,6 +176,20 @@ class PoolMachine(RuleBasedStateMachine):
         blocks = data.draw(st.lists(st.integers(1, num_blocks - 1), max_size=3))
         self.engine.forget(group, [BlockId(block) for block in blocks])
 
+    @rule(text=PROMPTS, name=st.sampled_from("pqr"), ttl_s=st.sampled_from([1, 5, 20]))
+    def pin(self, text: str, name: str, ttl_s: float) -> None:
+        before = snapshot(self.engine.pool)
+        if isinstance(self.engine.pin(name, text, ttl_s), PinRefusal):
+            assert snapshot(self.engine.pool) == before
+
+    @rule(name=st.sampled_from("pqr"))
+    def unpin(self, name: str) -> None:
+        self.engine.unpin(name)
+
+    @rule(seconds=st.sampled_from([0, 1, 4]))
+    def wait(self, seconds: float) -> None:
+        self.engine.wait(seconds)
+
     @rule()
     def reset(self) -> None:
         self.engine.reset()
@@ -207,6 +222,7 @@ class PoolMachine(RuleBasedStateMachine):
                 self.engine.free(handle)
             for group, blocks in enumerate(self.engine.books.leased):
                 self.engine.give_back(GroupId(group), list(blocks))
+            self.engine.wait(100)
             self.engine.check()
             self.engine.check_empty()
 

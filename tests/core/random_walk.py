@@ -4,15 +4,17 @@ import random
 from collections.abc import Callable
 
 from kvquarry_core.ids import GroupId, Handle, KindId
-from kvquarry_core.messages import AdmitRequest, Refusal
+from kvquarry_core.messages import AdmitRequest, Pinned, Refusal
 from kvquarry_core.plan import GroupKind
 from tests.core import reference
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.prefill import commit_all, prefill
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import hashes
 
 _MOST_REQUESTS = 6
 _LETTERS = "ab"
+#: About as long as a request lives, so that pins meet a full pool.
+_LONGEST_PIN_S = 12
 #: What prompts begin with, so that some of them share much and others little.
 _DOCUMENTS = ("aaaaaaaaaaaa", "aaaabbbbaaaa", "bbbbbbbbbbbb")
 
@@ -20,9 +22,9 @@ _DOCUMENTS = ("aaaaaaaaaaaa", "aaaabbbbaaaa", "bbbbbbbbbbbb")
 class RandomWalk:
     """Puts random operations to an engine, the useful ones more often."""
 
-    def __init__(self, engine: LeasingEngine, seed: int) -> None:
+    def __init__(self, engine: RetainingEngine, seed: int) -> None:
         self.engine = engine
-        self.num_hits = self.num_refusals = 0
+        self.num_hits = self.num_refusals = self.num_pins = 0
         self._random = random.Random(seed)
         self._next_handle = 0
         self._has_windows = any(map(reference.is_windowed, engine.plan.groups))
@@ -40,6 +42,9 @@ class RandomWalk:
             self._commit_leased: 10,
             self._give_back: 4,
             self._grant_ahead: 6,
+            self._pin: 3,
+            self._unpin: 1,
+            self._wait: 6,
             self._forget: 2,
             self._reset: 1,
         }
@@ -56,6 +61,7 @@ class RandomWalk:
             self.engine.free(handle)
         for group, blocks in enumerate(self.engine.books.leased):
             self.engine.give_back(GroupId(group), list(blocks))
+        self.engine.wait(_LONGEST_PIN_S)
 
     def _admit(self) -> None:
         if len(self.engine.books.requests) >= _MOST_REQUESTS:
@@ -76,6 +82,7 @@ class RandomWalk:
             states_are_leased=rng.random() < 0.3,
             in_flight_tokens=rng.choice([0, 1, num_tokens]) if self._has_windows else 0,
             encoder_tokens=rng.randrange(8) if self._has_encoder else 0,
+            priority=rng.choice((0, 0, 0, 1, 3)),
         )
         self._next_handle += 1
         answer = self.engine.admit(ask, text)
@@ -131,6 +138,17 @@ class RandomWalk:
         blocks = sorted(block for owner, block in hashed if owner == plan.class_of_group[group])
         if blocks:
             self.engine.forget(group, self._random.sample(blocks, 1))
+
+    def _pin(self) -> None:
+        name, seconds = self._random.choice("pqr"), self._random.randint(1, _LONGEST_PIN_S)
+        text = self._random.choice(_DOCUMENTS)[: self._random.randint(1, 12)]
+        self.num_pins += isinstance(self.engine.pin(name, text, seconds), Pinned)
+
+    def _unpin(self) -> None:
+        self.engine.unpin(self._random.choice("pqr"))
+
+    def _wait(self) -> None:
+        self.engine.wait(1)
 
     def _lease(self) -> None:
         wanted = [self._random.randint(0, 2) if self._is_state(g) else 0 for g in self._groups]

@@ -11,16 +11,18 @@ from kvquarry_core.prefix_index import Row
 from kvquarry_core.relocation import EvacuateCheapest, Move
 from tests.core import expectations
 from tests.core.books import FakeRequest, Place
-from tests.core.leasing_engine import LeasingEngine
+from tests.core.fake_engine import PIN_CAP
 from tests.core.memory import Key
+from tests.core.retaining_engine import RetainingEngine
 
 
-class RelocatingEngine(LeasingEngine):
+class RelocatingEngine(RetainingEngine):
     """What does not fit is tried even so: either nothing happens, or blocks move and it fits."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.pool = Pool(plan, relocation=EvacuateCheapest(most_bytes=1 << 40), observer=self)
+        relocation = EvacuateCheapest(most_bytes=1 << 40)
+        self.pool = Pool(plan, relocation=relocation, observer=self, pin_cap=PIN_CAP)
         self.num_moves = 0
         self._handed_out: set[Key] = set()
         #: What was forgotten in an operation that may move blocks, until their new names are known.
@@ -46,10 +48,12 @@ class RelocatingEngine(LeasingEngine):
         """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
         if expectations.on_the_longest_hit(self.books, request).causes != expectations.SHORT:
             return super().admit(request, text)
+        breaking = self.for_admission(request)
         with self._moving():
-            expected = expectations.of_admission(self.books, request)
             answer = self.pool.admit(request)
             if not moves_of(answer):
+                self.drop_pins(breaking)
+                expected = expectations.of_admission(self.books, request)
                 expectations.check_answer(self.books, expected, request, answer)
             if isinstance(answer, Admission):
                 self._apply(answer.grant.moves)
@@ -61,11 +65,10 @@ class RelocatingEngine(LeasingEngine):
         """See :meth:`FakeEngine.grow`."""
         if expectations.fits(self.books, wanted):
             return super().grow(handle, wanted)
+        breaking = self.for_growth(wanted)
         with self._moving():
             answer = self.pool.grow(handle, wanted)
-            if isinstance(answer, Grant):
-                assert answer.moves, "granted what does not fit"
-                self._apply(answer.moves)
+            self._make_way(answer, breaking)
         if isinstance(answer, Grant):
             self.note_grant(self.books.requests[handle], answer)
         return answer
@@ -74,11 +77,10 @@ class RelocatingEngine(LeasingEngine):
         """See :meth:`LeasingEngine.lease`."""
         if expectations.fits(self.books, num_blocks):
             return super().lease(num_blocks)
+        breaking = self.for_growth(num_blocks)
         with self._moving():
             answer = self.pool.lease_blocks(num_blocks)
-            if isinstance(answer, Grant):
-                assert answer.moves, "granted what does not fit"
-                self._apply(answer.moves)
+            self._make_way(answer, breaking)
         if isinstance(answer, Grant):
             self.note_lease(answer)
         return answer
@@ -103,9 +105,25 @@ class RelocatingEngine(LeasingEngine):
         super().begin_step()
         self._handed_out.clear()
 
+    def reset(self) -> None:
+        """A cache that is reset begins a step, too."""
+        super().reset()
+        if not self.books.findable:
+            self._handed_out.clear()
+
     def _hand_out(self, grant: Grant) -> None:
         for group, blocks in enumerate(grant.blocks):
             self._handed_out |= {self.books.key(GroupId(group), block) for block in blocks}
+
+    def _make_way(self, answer: Grant | Refusal, breaking: Sequence[str]) -> None:
+        """Blocks move, or where that is of no use, pins give way."""
+        if isinstance(answer, Refusal):
+            assert not breaking, "no pin gave way"
+            return
+        assert answer.moves or breaking, "granted what does not fit"
+        if not answer.moves:
+            self.drop_pins(breaking)
+        self._apply(answer.moves)
 
     def _apply(self, moves: Sequence[Move]) -> None:
         """Copy the bytes, and rename the blocks wherever they are known."""
@@ -122,6 +140,8 @@ class RelocatingEngine(LeasingEngine):
         for source, target in names.items():
             if source in self.written:
                 self.written[target] = self.written.pop(source)
+        priorities = self.books.priorities.items()
+        self.books.priorities = {names.get(key, key): priority for key, priority in priorities}
         for request in self.books.requests.values():
             self._rename(request, names)
         for group, stock in enumerate(self.books.leased):

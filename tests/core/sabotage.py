@@ -63,12 +63,12 @@ def touch_counts_nothing(self: BlockStore, size_class: ClassId, blocks: Iterable
 
 
 def release_frees_what_is_shared(
-    self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId]
+    self: BlockStore, size_class: ClassId, blocks: Iterable[BlockId], priority: int = 0
 ) -> None:
     """The first owner to go takes the block away from all others."""
     for block in blocks:
         self._refs[size_class][block] = 1
-        _release(self, size_class, [block])
+        _release(self, size_class, [block], priority)
 
 
 def forget_leaves_orphans(

@@ -9,16 +9,17 @@ from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Row
 from tests.core.books import FindableRow
-from tests.core.leasing_engine import LeasingEngine
+from tests.core.fake_engine import PIN_CAP
 from tests.core.memory import Key
+from tests.core.retaining_engine import RetainingEngine
 
 
-class SessionEngine(LeasingEngine):
+class SessionEngine(RetainingEngine):
     """Counts by itself who hit which checkpoint."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.pool = Pool(plan, eviction=Superseding(), observer=self)
+        self.pool = Pool(plan, eviction=Superseding(), observer=self, pin_cap=PIN_CAP)
         self.num_outgrown = 0
         self._num_hits: Counter[FindableRow] = Counter()
         self._resumed: dict[tuple[Handle, KindId], BlockHash] = {}

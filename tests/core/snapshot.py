@@ -11,7 +11,7 @@ def snapshot(pool: Pool) -> Snapshot:
     """A copy of a pool's books, the count of refusals left out, since refusals are counted."""
     classes = [ClassId(index) for index in range(len(pool.plan.classes))]
     totals = {name: getattr(pool.totals, name) for name in PoolCounters.__slots__}
-    del totals["refusals"]
+    del totals["refusals"], totals["pins_refused"]
     return {
         "requests": {
             handle: (
@@ -24,6 +24,10 @@ def snapshot(pool: Pool) -> Snapshot:
         },
         "granted": list(pool.store.num_granted),
         "leased": [set(blocks) for blocks in pool.lease.blocks],
+        "pins": {
+            pin.pin_id: ([list(blocks) for blocks in pin.held], pin.deadline_s) for pin in pool.pins
+        },
+        "priorities": [dict(noted) for noted in pool.store.contents.priorities.of_class],
         "totals": totals,
         "evictions": list(pool.store.num_evictions),
         "index": [

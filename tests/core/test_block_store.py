@@ -14,9 +14,9 @@ from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.pool import Pool
 from tests.core import reference
 from tests.core.books import Books
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.memory import Key
 from tests.core.random_walk import RandomWalk
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import STATES, attention, cache, grow, hashes, run, states, take_all
 from tests.core.walk_pools import WALK_POOLS
 
@@ -42,7 +42,7 @@ def test_fits_is_exact(plan: Plan) -> None:
     """Yes iff there is a way, with and without blocks that will be touched first."""
     answers = set()
     for seed in range(8):
-        engine, rng = LeasingEngine(plan), random.Random(seed)
+        engine, rng = RetainingEngine(plan), random.Random(seed)
         walk = RandomWalk(engine, seed)
         for _ in range(150):
             walk.step()
@@ -63,7 +63,7 @@ def test_what_fits_is_granted_without_fail(plan: Plan) -> None:
     """C17: once the gate has said yes, the allocator has to deliver."""
     num_promises = 0
     for seed in range(6):
-        engine, rng = LeasingEngine(plan), random.Random(seed)
+        engine, rng = RetainingEngine(plan), random.Random(seed)
         walk = RandomWalk(engine, seed)
         for number in range(150):
             walk.step()

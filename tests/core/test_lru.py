@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvquarry_core.lru import OLDEST_STAMP, RecencyList
+from kvquarry_core.lru import LEVEL_STAMP, OLDEST_STAMP, RecencyList
 from tests.strategies import examples
 
 SIZE = 6
@@ -51,6 +51,29 @@ def test_many_go_in_and_out_at_once_as_they_would_one_by_one(groups: list[list[i
         assert stamps == sorted(set(stamps))
 
 
+@examples(200)
+@given(st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(0, 3)), max_size=60))
+def test_a_lower_level_stands_before_a_higher_one(toggles: list[tuple[int, int]]) -> None:
+    """And within a level the order is that of the pushes; stamps say the same."""
+    recency, levels = RecencyList[int](SIZE, num_levels=4), [list[int]() for _ in range(4)]
+    for stamp, (member, level) in enumerate(toggles):
+        holding = [one for one in levels if member in one]
+        for one in holding:
+            one.remove(member)
+            recency.remove(member)
+        if not holding:
+            levels[level].append(member)
+            recency.push(member, stamp, level)
+        plain = [one for members in levels for one in members]
+        assert list(recency) == plain
+        assert recency.oldest() == (plain[0] if plain else None)
+        stamps = [recency.stamp_of(one) for one in plain]
+        assert stamps == sorted(set(stamps))
+        assert [one // LEVEL_STAMP for one in stamps] == [
+            number for number, members in enumerate(levels) for _ in members
+        ]
+
+
 def test_a_member_is_pushed_once() -> None:
     recency = RecencyList[int](SIZE)
     recency.push(3, 0)
@@ -88,6 +111,14 @@ def test_what_goes_first_is_older_than_all_that_was_there() -> None:
     recency.push(5, 3)
     assert list(recency) == [2, 3, 5]
     assert len(recency) == 3
+
+
+def test_what_goes_first_goes_before_every_level() -> None:
+    recency = RecencyList[int](SIZE, num_levels=2)
+    recency.push(3, 1, level=1)
+    recency.push(1, 2, level=0)
+    recency.push_oldest(5)
+    assert list(recency) == [5, 1, 3]
 
 
 def test_what_goes_first_may_be_all_there_is() -> None:

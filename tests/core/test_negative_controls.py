@@ -16,9 +16,9 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
 from tests.core import expectations, reference, sabotage, test_eviction
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.memory import Key, Memory
 from tests.core.random_walk import RandomWalk
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.sabotage import RUN_SABOTAGES, WINDOW_SABOTAGES, Sabotage
 from tests.core.walk_pools import WALK_POOLS
 
@@ -28,7 +28,7 @@ NUM_OPERATIONS = 1500
 CAUGHT = (AssertionError, BrokenLaw, IndexError, KeyError, ValueError)
 
 
-def run_long_enough(engine: LeasingEngine) -> None:
+def run_long_enough(engine: RetainingEngine) -> None:
     """A run that comes upon everything, with all laws checked after each operation."""
     walk = RandomWalk(engine, seed=7)
     for _ in range(NUM_OPERATIONS):
@@ -41,28 +41,30 @@ def run_long_enough(engine: LeasingEngine) -> None:
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_the_sound_core_passes(plan: Plan) -> None:
-    run_long_enough(LeasingEngine(plan))
+    run_long_enough(RetainingEngine(plan))
 
 
 @pytest.mark.parametrize("fault", RUN_SABOTAGES, ids=lambda fault: fault.replacement.__name__)
 def test_a_broken_core_is_caught(fault: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fault.owner, fault.method, fault.replacement)
-    assert any(how_it_ends(LeasingEngine(plan)) for plan in PLANS.values())
+    assert any(how_it_ends(RetainingEngine(plan)) for plan in PLANS.values())
 
 
 @pytest.mark.parametrize("fault", WINDOW_SABOTAGES, ids=lambda fault: fault.replacement.__name__)
 def test_a_broken_window_is_caught(fault: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [WALK_POOLS["window beside attention"], WALK_POOLS["draft model"]]
     for plan in plans:
-        run_long_enough(LeasingEngine(plan))
+        run_long_enough(RetainingEngine(plan))
     monkeypatch.setattr(fault.owner, fault.method, fault.replacement)
-    assert any(how_it_ends(LeasingEngine(plan)) for plan in plans)
+    assert any(how_it_ends(RetainingEngine(plan)) for plan in plans)
 
 
-class BlindEngine(LeasingEngine):
+class BlindEngine(RetainingEngine):
     """Sees nothing but the bytes: what is hit, what is held, and what can be found."""
 
     def check(self) -> None:
+        there = {pin.pin_id for pin in self.pool.pins}
+        self.drop_pins([name for name in self.books.pins if name not in there])
         self.check_content()
 
     def check_owners(self) -> None:
@@ -73,9 +75,9 @@ class BlindEngine(LeasingEngine):
 
 
 @pytest.fixture
-def blind(monkeypatch: pytest.MonkeyPatch) -> type[LeasingEngine]:
+def blind(monkeypatch: pytest.MonkeyPatch) -> type[RetainingEngine]:
     """An engine that compares no answer with any books."""
-    for check in ("check_answer", "check_growth", "check_evictions"):
+    for check in ("check_answer", "check_growth", "check_evictions", "check_pin"):
         monkeypatch.setattr(expectations, check, lambda *_: None)
     monkeypatch.setattr(reference, "fits", lambda *_: True)
     return BlindEngine
@@ -94,7 +96,7 @@ SEEN_IN_THE_BYTES = {
 
 @pytest.mark.parametrize("fault", SEEN_IN_THE_BYTES.values(), ids=SEEN_IN_THE_BYTES)
 def test_wrong_content_is_seen_in_the_bytes_alone(
-    fault: Sabotage, blind: type[LeasingEngine], monkeypatch: pytest.MonkeyPatch
+    fault: Sabotage, blind: type[RetainingEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In some of the pools the core trips over itself first; in one at least the bytes tell."""
     run_long_enough(blind(WALK_POOLS["ratio 2.5"]))
@@ -103,7 +105,7 @@ def test_wrong_content_is_seen_in_the_bytes_alone(
     assert any(re.search(CONTENT, message) for message in seen), seen
 
 
-def how_it_ends(engine: LeasingEngine) -> BaseException | None:
+def how_it_ends(engine: RetainingEngine) -> BaseException | None:
     """What a run on a broken core ends with."""
     try:
         run_long_enough(engine)
@@ -114,7 +116,7 @@ def how_it_ends(engine: LeasingEngine) -> BaseException | None:
 
 @pytest.mark.parametrize("stride_bytes", [32, 48, 64, 72])
 def test_a_worker_with_a_wrong_stride_is_caught_by_the_bytes(
-    stride_bytes: int, blind: type[LeasingEngine]
+    stride_bytes: int, blind: type[RetainingEngine]
 ) -> None:
     """All books agree; only the memory shows that states lie on top of attention."""
     plan = WALK_POOLS["ratio 2.5"]
@@ -134,7 +136,7 @@ class ShiftedMemory(Memory):
         return super().cells((size_class, BlockId(block + (size_class == 0))))
 
 
-def test_ids_shifted_by_one_block_are_caught_by_the_bytes(blind: type[LeasingEngine]) -> None:
+def test_ids_shifted_by_one_block_are_caught_by_the_bytes(blind: type[RetainingEngine]) -> None:
     plan = WALK_POOLS["ratio 2.5"]
     engine = blind(plan)
     engine.memory = ShiftedMemory(dataclasses.replace(plan, num_slabs=plan.num_slabs + 1))

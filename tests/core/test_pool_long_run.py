@@ -4,8 +4,8 @@ import pytest
 
 from kvquarry_core.plan import Plan
 from tests.core import reference
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.random_walk import RandomWalk
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.walk_pools import WALK_POOLS
 
 NUM_OPERATIONS = 20_000
@@ -15,7 +15,7 @@ CHECKED_EVERY = 25
 
 @pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
 def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
-    engine = LeasingEngine(plan)
+    engine = RetainingEngine(plan)
     walk = RandomWalk(engine, seed=20_000)
     for number in range(NUM_OPERATIONS):
         walk.step()
@@ -25,6 +25,8 @@ def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
         assert walk.num_hits > 25, "a run without hits would check no content"
     else:
         assert not walk.num_hits
+    assert (walk.num_pins > 25) == reference.can_hit(plan)
+    print(walk.num_pins, engine.pool.totals)
     assert walk.num_refusals > 50
     assert sum(engine.pool.store.num_evictions) > 100
     if len(plan.classes) > 1:

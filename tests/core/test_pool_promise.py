@@ -7,8 +7,8 @@ from kvquarry_core.messages import Admission, AdmitRequest, Grant
 from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.pool import Pool
 from tests.core import reference
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.random_walk import RandomWalk
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import ATTENTION, STATES, admit, attention, grow, states, take_all
 from tests.core.walk_pools import WALK_POOLS
 
@@ -44,7 +44,7 @@ def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) 
     """C17: the gate said yes, and nobody took anything since."""
     num_tokens = longest_sequence(plan)
     for seed in range(10):
-        engine = LeasingEngine(plan)
+        engine = RetainingEngine(plan)
         walk = RandomWalk(engine, seed)
         for _ in range(120):
             walk.step()
@@ -97,7 +97,7 @@ def test_a_window_goes_on_sliding_whatever_is_cached(plan: Plan) -> None:
     """C17 where the gate asked for less than the whole sequence, since blocks come back."""
     num_tokens = longest_sliding_sequence(plan)
     for seed in range(5):
-        engine = LeasingEngine(plan)
+        engine = RetainingEngine(plan)
         walk = RandomWalk(engine, seed)
         for _ in range(120):
             walk.step()

@@ -8,8 +8,8 @@ from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.promise import Promise
 from tests.core import reference
-from tests.core.leasing_engine import LeasingEngine
 from tests.core.random_walk import RandomWalk
+from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import attention, take_all, window
 from tests.core.walk_pools import WALK_POOLS
 
@@ -60,7 +60,7 @@ def test_a_window_uses_up_nothing_of_what_attention_was_promised(chunk: int) -> 
 
 @pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
 def test_what_is_owed_in_all_is_what_is_owed_to_each(plan: Plan) -> None:
-    engine = LeasingEngine(plan)
+    engine = RetainingEngine(plan)
     walk = RandomWalk(engine, seed=3)
     for _ in range(300):
         walk.step()

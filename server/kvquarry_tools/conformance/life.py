@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 
 from kvquarry_core.ids import BlockHash, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.messages import AdmitRequest, Grant, Refusal, RefusalCause, moves_of
+from kvquarry_core.messages import (
+    AdmitRequest,
+    Grant,
+    PinRequest,
+    Refusal,
+    RefusalCause,
+    moves_of,
+)
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.pool import Pool
 from kvquarry_core.room import Room
@@ -25,6 +32,7 @@ class RandomLife:
         self._pool = pool
         self._random = rng
         self._next_handle = 0
+        self._now_s = 0.0
         self._empty = usage_of(pool)
         self._operations: dict[Callable[[], None], int] = {
             self._admit: 30,
@@ -34,6 +42,8 @@ class RandomLife:
             self._lease: 10,
             self._give_back: 6,
             self._begin_step: 12,
+            self._pin: 3,
+            self._pass_time: 3,
             self._run_alone: 1,
         }
 
@@ -106,6 +116,14 @@ class RandomLife:
     def _begin_step(self) -> None:
         self._pool.begin_step()
 
+    def _pin(self) -> None:
+        """Content that no policy may touch; now and then it gives way."""
+        self._pool.pin(PinRequest(self._random.choice("pq"), _hashes(self._prompt()), 5.0))
+
+    def _pass_time(self) -> None:
+        self._now_s += 1.0
+        self._pool.note_time(self._now_s)
+
     def _run_alone(self) -> None:
         """Who was let in because all of it fits gets all of it, piece by piece, when alone."""
         self._drain()
@@ -129,6 +147,7 @@ class RandomLife:
     ) -> None:
         """Asked for blocks, the pool grants what fits; what it owes to others fits afterwards."""
         before, room, demand = self._state(), self._pool.store.room(), self._by_class(wanted)
+        num_broken = self._pool.pins.num_broken
         answer = ask()
         fits = _fits(room, demand)
         if isinstance(answer, Refusal):
@@ -136,7 +155,8 @@ class RandomLife:
             if fits:
                 raise NotConforming(f"{demand} blocks by class fit and were refused")
             return
-        if fits == bool(moves_of(answer)):
+        made_way = bool(moves_of(answer)) or self._pool.pins.num_broken > num_broken
+        if fits == made_way:
             raise NotConforming("blocks moved where that was not needed, or did not where it was")
         owed = list(self._pool.requests.owed)
         in_all = list(map(operator.add, demand, owed))
@@ -167,6 +187,7 @@ class RandomLife:
             max_hit_tokens=len(prompt) - 1,
             max_grant_tokens=max_grant_tokens,
             must_fit_tokens=len(prompt),
+            priority=self._random.choice((0, 0, 1, 2)),
         )
 
     def _take_all(self, handle: Handle) -> None:

@@ -74,6 +74,9 @@ class WatchedEviction:
         _require(len(set(chosen)) == len(chosen), f"a victim named twice among {list(chosen)}")
         strange = sorted(set(chosen) - set(cached))
         _require(not strange, f"victims {strange} are no cached blocks of class {size_class}")
+        highest = max(cache.priority_of(size_class, one) for one in chosen)
+        left = [one for one in cached if cache.priority_of(size_class, one) < highest]
+        _require(set(left) <= set(chosen), f"victims {list(chosen)} leave less wanted ones behind")
         return chosen
 
     def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:

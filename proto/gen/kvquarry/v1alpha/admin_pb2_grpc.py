@@ -39,6 +39,16 @@ class AdminServiceStub(object):
                 request_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusResponse.FromString,
                 _registered_method=True)
+        self.ListPins = channel.unary_unary(
+                '/kvquarry.v1alpha.AdminService/ListPins',
+                request_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsRequest.SerializeToString,
+                response_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsResponse.FromString,
+                _registered_method=True)
+        self.Unpin = channel.unary_unary(
+                '/kvquarry.v1alpha.AdminService/Unpin',
+                request_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.UnpinRequest.SerializeToString,
+                response_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.UnpinResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -50,6 +60,20 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPins(self, request, context):
+        """The pins of all pools.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Unpin(self, request, context):
+        """Ends pins before their time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +81,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusRequest.FromString,
                     response_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'ListPins': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPins,
+                    request_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsRequest.FromString,
+                    response_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsResponse.SerializeToString,
+            ),
+            'Unpin': grpc.unary_unary_rpc_method_handler(
+                    servicer.Unpin,
+                    request_deserializer=kvquarry_dot_v1alpha_dot_admin__pb2.UnpinRequest.FromString,
+                    response_serializer=kvquarry_dot_v1alpha_dot_admin__pb2.UnpinResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +120,60 @@ class AdminService(object):
             '/kvquarry.v1alpha.AdminService/GetStatus',
             kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusRequest.SerializeToString,
             kvquarry_dot_v1alpha_dot_admin__pb2.GetStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPins(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvquarry.v1alpha.AdminService/ListPins',
+            kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsRequest.SerializeToString,
+            kvquarry_dot_v1alpha_dot_admin__pb2.ListPinsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Unpin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvquarry.v1alpha.AdminService/Unpin',
+            kvquarry_dot_v1alpha_dot_admin__pb2.UnpinRequest.SerializeToString,
+            kvquarry_dot_v1alpha_dot_admin__pb2.UnpinResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,10 +13,23 @@ class RefusalCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_CAUSE_SHORTAGE: _ClassVar[RefusalCause]
     REFUSAL_CAUSE_SAME_STEP: _ClassVar[RefusalCause]
     REFUSAL_CAUSE_NEVER_FITS: _ClassVar[RefusalCause]
+
+class PinRefusalCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PIN_REFUSAL_CAUSE_UNSPECIFIED: _ClassVar[PinRefusalCause]
+    PIN_REFUSAL_CAUSE_NOTHING_CACHED: _ClassVar[PinRefusalCause]
+    PIN_REFUSAL_CAUSE_OVER_CAP: _ClassVar[PinRefusalCause]
+    PIN_REFUSAL_CAUSE_PROMISED: _ClassVar[PinRefusalCause]
+    PIN_REFUSAL_CAUSE_TOO_MANY: _ClassVar[PinRefusalCause]
 REFUSAL_CAUSE_UNSPECIFIED: RefusalCause
 REFUSAL_CAUSE_SHORTAGE: RefusalCause
 REFUSAL_CAUSE_SAME_STEP: RefusalCause
 REFUSAL_CAUSE_NEVER_FITS: RefusalCause
+PIN_REFUSAL_CAUSE_UNSPECIFIED: PinRefusalCause
+PIN_REFUSAL_CAUSE_NOTHING_CACHED: PinRefusalCause
+PIN_REFUSAL_CAUSE_OVER_CAP: PinRefusalCause
+PIN_REFUSAL_CAUSE_PROMISED: PinRefusalCause
+PIN_REFUSAL_CAUSE_TOO_MANY: PinRefusalCause
 
 class OpenPoolRequest(_message.Message):
     __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies")
@@ -101,7 +114,7 @@ class Batch(_message.Message):
     def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., quiet: bool = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back", "compare_books")
+    __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back", "compare_books", "pin", "unpin")
     ADMIT_FIELD_NUMBER: _ClassVar[int]
     GROW_FIELD_NUMBER: _ClassVar[int]
     TAKE_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +129,8 @@ class Operation(_message.Message):
     GRANT_AHEAD_FIELD_NUMBER: _ClassVar[int]
     GIVE_BACK_FIELD_NUMBER: _ClassVar[int]
     COMPARE_BOOKS_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
+    UNPIN_FIELD_NUMBER: _ClassVar[int]
     admit: Admit
     grow: Grow
     take: Take
@@ -130,10 +145,12 @@ class Operation(_message.Message):
     grant_ahead: GrantAhead
     give_back: GiveBack
     compare_books: CompareBooks
-    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ..., compare_books: _Optional[_Union[CompareBooks, _Mapping]] = ...) -> None: ...
+    pin: Pin
+    unpin: Unpin
+    def __init__(self, admit: _Optional[_Union[Admit, _Mapping]] = ..., grow: _Optional[_Union[Grow, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., free: _Optional[_Union[Free, _Mapping]] = ..., begin_step: _Optional[_Union[BeginStep, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCache, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., grant_ahead: _Optional[_Union[GrantAhead, _Mapping]] = ..., give_back: _Optional[_Union[GiveBack, _Mapping]] = ..., compare_books: _Optional[_Union[CompareBooks, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ...) -> None: ...
 
 class Admit(_message.Message):
-    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased", "in_flight_tokens", "encoder_tokens")
+    __slots__ = ("handle", "hashes", "token_count", "max_hit_tokens", "max_grant_tokens", "lookahead_tokens", "must_fit_tokens", "keep_free_block_counts", "states_are_leased", "in_flight_tokens", "encoder_tokens", "priority")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +162,7 @@ class Admit(_message.Message):
     STATES_ARE_LEASED_FIELD_NUMBER: _ClassVar[int]
     IN_FLIGHT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ENCODER_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     handle: int
     hashes: _containers.RepeatedScalarFieldContainer[bytes]
     token_count: int
@@ -156,7 +174,8 @@ class Admit(_message.Message):
     states_are_leased: bool
     in_flight_tokens: int
     encoder_tokens: int
-    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ..., states_are_leased: bool = ..., in_flight_tokens: _Optional[int] = ..., encoder_tokens: _Optional[int] = ...) -> None: ...
+    priority: int
+    def __init__(self, handle: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ..., token_count: _Optional[int] = ..., max_hit_tokens: _Optional[int] = ..., max_grant_tokens: _Optional[int] = ..., lookahead_tokens: _Optional[int] = ..., must_fit_tokens: _Optional[int] = ..., keep_free_block_counts: _Optional[_Iterable[int]] = ..., states_are_leased: bool = ..., in_flight_tokens: _Optional[int] = ..., encoder_tokens: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class Grow(_message.Message):
     __slots__ = ("handle", "block_counts")
@@ -262,6 +281,22 @@ class ResetCache(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Pin(_message.Message):
+    __slots__ = ("pin_id", "hashes", "ttl_seconds")
+    PIN_ID_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    pin_id: str
+    hashes: _containers.RepeatedScalarFieldContainer[bytes]
+    ttl_seconds: float
+    def __init__(self, pin_id: _Optional[str] = ..., hashes: _Optional[_Iterable[bytes]] = ..., ttl_seconds: _Optional[float] = ...) -> None: ...
+
+class Unpin(_message.Message):
+    __slots__ = ("pin_ids",)
+    PIN_IDS_FIELD_NUMBER: _ClassVar[int]
+    pin_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pin_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class AttachResponse(_message.Message):
     __slots__ = ("boot_id", "revision", "welcome", "result")
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -295,18 +330,22 @@ class BatchResult(_message.Message):
     def __init__(self, number: _Optional[int] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., evictions: _Optional[_Iterable[_Union[Eviction, _Mapping]]] = ..., usage: _Optional[_Union[PoolUsage, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("admission", "grant", "refusal", "reset_cache", "ahead")
+    __slots__ = ("admission", "grant", "refusal", "reset_cache", "ahead", "pinned", "pin_refusal")
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     RESET_CACHE_FIELD_NUMBER: _ClassVar[int]
     AHEAD_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    PIN_REFUSAL_FIELD_NUMBER: _ClassVar[int]
     admission: Admission
     grant: Grant
     refusal: Refusal
     reset_cache: ResetCacheAnswer
     ahead: AheadGrant
-    def __init__(self, admission: _Optional[_Union[Admission, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCacheAnswer, _Mapping]] = ..., ahead: _Optional[_Union[AheadGrant, _Mapping]] = ...) -> None: ...
+    pinned: Pinned
+    pin_refusal: PinRefusal
+    def __init__(self, admission: _Optional[_Union[Admission, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., reset_cache: _Optional[_Union[ResetCacheAnswer, _Mapping]] = ..., ahead: _Optional[_Union[AheadGrant, _Mapping]] = ..., pinned: _Optional[_Union[Pinned, _Mapping]] = ..., pin_refusal: _Optional[_Union[PinRefusal, _Mapping]] = ...) -> None: ...
 
 class BlockList(_message.Message):
     __slots__ = ("blocks",)
@@ -371,6 +410,28 @@ class ResetCacheAnswer(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     done: bool
     def __init__(self, done: bool = ...) -> None: ...
+
+class Pinned(_message.Message):
+    __slots__ = ("token_count", "pinned_size_bytes", "cap_size_bytes")
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PINNED_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAP_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    token_count: int
+    pinned_size_bytes: int
+    cap_size_bytes: int
+    def __init__(self, token_count: _Optional[int] = ..., pinned_size_bytes: _Optional[int] = ..., cap_size_bytes: _Optional[int] = ...) -> None: ...
+
+class PinRefusal(_message.Message):
+    __slots__ = ("cause", "wanted_size_bytes", "pinned_size_bytes", "cap_size_bytes")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    WANTED_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PINNED_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAP_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cause: PinRefusalCause
+    wanted_size_bytes: int
+    pinned_size_bytes: int
+    cap_size_bytes: int
+    def __init__(self, cause: _Optional[_Union[PinRefusalCause, str]] = ..., wanted_size_bytes: _Optional[int] = ..., pinned_size_bytes: _Optional[int] = ..., cap_size_bytes: _Optional[int] = ...) -> None: ...
 
 class Eviction(_message.Message):
     __slots__ = ("kind", "hashes")
