@@ -43,6 +43,7 @@ class TimedLedger:
         self.free = ledger.free
         self.begin_step = ledger.begin_step
         self.forget = ledger.forget
+        self.unpin = ledger.unpin
         self.flush = ledger.flush
         self.end_step = ledger.end_step
         self.compare_books = ledger.compare_books

@@ -7,7 +7,7 @@ the same process, by the pool's id.
 import atexit
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_client import wire
@@ -17,6 +17,7 @@ from kvquarry_client.ledger import Ledger
 from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
 
@@ -51,8 +52,11 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     model: str,
     connect_timeout_s: float,
     policies: PolicyNames = NO_CHOICE_BUT_STAY,
+    pin_cap: float = DEFAULT_PIN_CAP,
 ) -> OpenedPool:
     """Open a pool and attach to it; waits for a service that is not up yet.
+
+    ``pin_cap`` is the share of the pool that pins may hold with ``inproc:``; a service has its own.
 
     Raises:
         UsageError: Of ``inproc:``, when there is no policy of a name.
@@ -63,7 +67,7 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     where = parse_target(target)
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
-        return _open_inproc(plan, policies)
+        return _open_inproc(plan, policies, pin_cap)
     request = wire.open_request(engine, groups, pool_bytes, num_workers, model, policies)
     return _open_remote(where, request, plan, connect_timeout_s)
 
@@ -73,8 +77,9 @@ def ledger_of(pool_id: str) -> Ledger:
     return _ledgers[pool_id]
 
 
-def _open_inproc(plan: Plan, policies: PolicyNames) -> OpenedPool:
+def _open_inproc(plan: Plan, policies: PolicyNames, pin_cap: float) -> OpenedPool:
     chosen = installed_policies().make(policies.or_else(PolicyNames()))
+    chosen = replace(chosen, pin_cap=pin_cap)
     pool_id, ledger = open_inproc(plan, chosen)
     _ledgers[pool_id] = ledger
     return OpenedPool(pool_id, 1, plan)

@@ -96,6 +96,7 @@ class Entrance:
             states_are_leased=True,
             in_flight_tokens=settings.in_flight_tokens or settings.max_grant_tokens,
             encoder_tokens=waiting.encoder_tokens,
+            priority=waiting.priority,
         )
 
     def _lavish(self, plain: AdmitRequest, waiting: Waiting, allowance: Allowance) -> AdmitRequest:

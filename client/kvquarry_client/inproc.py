@@ -1,6 +1,7 @@
 """``inproc:``: the same core in the engine's own process, without a wire."""
 
 import itertools
+import time
 from collections.abc import Sequence
 
 from kvquarry_client.ledger import Eviction
@@ -54,6 +55,7 @@ class InprocLedger:
             eviction=chosen.eviction,
             relocation=chosen.relocation,
             observer=self._log,
+            pin_cap=chosen.pin_cap,
         )
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -64,6 +66,7 @@ class InprocLedger:
                 "no block before the worker has registered its tensors",
             )
         self.num_exchanges += 1
+        self.pool.note_time(time.monotonic())
         answers = [self.pool.answer(ask) for ask in asks]
         self._free_memory = self.pool.store.free_memory()
         return answers
@@ -74,6 +77,10 @@ class InprocLedger:
         done = self.pool.reset_cache()
         self._free_memory = self.pool.store.free_memory()
         return done
+
+    def unpin(self, pin_id: str) -> None:
+        """See :meth:`Ledger.unpin`."""
+        self.pool.unpin(pin_id)
 
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """See :meth:`Ledger.take`."""

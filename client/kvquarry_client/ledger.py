@@ -36,6 +36,10 @@ class Ledger(Protocol):
         """Forget all cached content; False while requests use blocks."""
         ...
 
+    def unpin(self, pin_id: str) -> None:
+        """End a pin before its time."""
+        ...
+
     def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
         """Spend granted blocks in the order granted."""
         ...

@@ -57,6 +57,7 @@ class Waiting:
         num_tokens: Its length now.
         encoder_tokens: Tokens of its encoder, for models with cross attention.
         most_tokens: It never gets longer than this; None where nobody knows.
+        priority: That of what it leaves behind, see :mod:`kvquarry_core.priorities`.
     """
 
     request_id: str
@@ -64,6 +65,7 @@ class Waiting:
     num_tokens: int
     encoder_tokens: int = 0
     most_tokens: int | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

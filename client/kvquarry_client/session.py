@@ -65,6 +65,7 @@ class Session:
         self.free = self._batch.free
         self.begin_step = self._batch.begin_step
         self.forget = self._batch.forget
+        self.unpin = self._batch.unpin
 
     def start(self) -> None:
         """Attach: from now on the open stream keeps the pool's lease."""

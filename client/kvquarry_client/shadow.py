@@ -33,6 +33,7 @@ from kvquarry_client.roster import Roster
 from kvquarry_client.scheduling import Allocation, Committed, Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_core.ids import BlockHash, BlockId, Handle
+from kvquarry_core.messages import Pinned, PinRefusal, PinRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.relocation import Move
 
@@ -153,6 +154,17 @@ class Shadow:
         return committed
 
     # The end of a request.
+
+    def pin(self, request: PinRequest) -> Pinned | PinRefusal:
+        """Keep the longest cached prefix of some text for a while; one exchange."""
+        [answer] = self.ledger.ask([request])
+        assert isinstance(answer, Pinned | PinRefusal), f"a pin was answered with {answer}"
+        return answer
+
+    def unpin(self, pin_id: str) -> None:
+        """End a pin, if there is one of this name."""
+        self.ledger.unpin(pin_id)
+        self._refusals.clear()
 
     def free(self, request_id: str) -> None:
         """A request is over, wherever it stood."""

@@ -22,6 +22,10 @@ from kvquarry_core.messages import (
     Grant,
     GrowRequest,
     LeaseRequest,
+    Pinned,
+    PinRefusal,
+    PinRefusalCause,
+    PinRequest,
     Refusal,
     RefusalCause,
 )
@@ -41,6 +45,12 @@ _CAUSES = {
     pool_pb2.REFUSAL_CAUSE_SHORTAGE: RefusalCause.SHORTAGE,
     pool_pb2.REFUSAL_CAUSE_SAME_STEP: RefusalCause.SAME_STEP,
     pool_pb2.REFUSAL_CAUSE_NEVER_FITS: RefusalCause.NEVER_FITS,
+}
+_PIN_CAUSES = {
+    pool_pb2.PIN_REFUSAL_CAUSE_NOTHING_CACHED: PinRefusalCause.NOTHING_CACHED,
+    pool_pb2.PIN_REFUSAL_CAUSE_OVER_CAP: PinRefusalCause.OVER_CAP,
+    pool_pb2.PIN_REFUSAL_CAUSE_PROMISED: PinRefusalCause.PROMISED,
+    pool_pb2.PIN_REFUSAL_CAUSE_TOO_MANY: PinRefusalCause.TOO_MANY,
 }
 
 
@@ -87,6 +97,15 @@ class BatchBuilder:
                 ahead = self._new().grant_ahead
                 ahead.handles.extend(ask.handles)
                 ahead.block_counts.extend(ask.num_blocks)
+            case PinRequest():
+                pin = self._new().pin
+                pin.pin_id = ask.pin_id
+                pin.hashes.extend(ask.hashes)
+                pin.ttl_seconds = ask.ttl_s
+
+    def unpin(self, pin_id: str) -> None:
+        """Add a pin to an Unpin."""
+        self._last("unpin").unpin.pin_ids.append(pin_id)
 
     def reset_cache(self) -> None:
         """Add a ResetCache."""
@@ -163,6 +182,7 @@ class BatchBuilder:
         admit.states_are_leased = request.states_are_leased
         admit.in_flight_tokens = request.in_flight_tokens
         admit.encoder_tokens = request.encoder_tokens
+        admit.priority = request.priority
 
     def _last(self, sort: str) -> pool_pb2.Operation:
         """The last operation if it is of this sort, else a new one."""
@@ -264,6 +284,11 @@ def answer(message: pool_pb2.Answer) -> Answer:
             return _admission(message.admission)
         case "ahead":
             return AheadGrant(tuple(_grant(grant) for grant in message.ahead.grants))
+        case "pinned":
+            pinned = message.pinned
+            return Pinned(pinned.token_count, pinned.pinned_size_bytes, pinned.cap_size_bytes)
+        case "pin_refusal":
+            return _pin_refusal(message.pin_refusal)
         case "grant":
             return _grant(message.grant)
         case other:
@@ -281,7 +306,8 @@ def evictions(result: pool_pb2.BatchResult) -> list[Eviction]:
 
 def num_refused(result: pool_pb2.BatchResult) -> int:
     """Asks that changed nothing."""
-    return sum(one.HasField("refusal") for one in result.answers)
+    refusals = ("refusal", "pin_refusal")
+    return sum(one.WhichOneof("answer") in refusals for one in result.answers)
 
 
 def used_fraction(result: pool_pb2.BatchResult) -> float:
@@ -356,6 +382,15 @@ def _refusal(refusal: pool_pb2.Refusal) -> Refusal:
         refusal.longest_tokens,
         tuple(refusal.wanted_block_counts),
         tuple(refusal.available_block_counts),
+    )
+
+
+def _pin_refusal(refusal: pool_pb2.PinRefusal) -> PinRefusal:
+    cause = _PIN_CAUSES.get(refusal.cause)
+    if cause is None:
+        raise Nonsense(f"a pin was refused for cause {refusal.cause}, which is unknown")
+    return PinRefusal(
+        cause, refusal.wanted_size_bytes, refusal.pinned_size_bytes, refusal.cap_size_bytes
     )
 
 

@@ -16,6 +16,7 @@ nothing.
 What a pin lets go of stays cached like what a request leaves behind.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Pins:
         # How many pins hold a block, by class.
         self._num_pins: list[Counter[BlockId]] = [Counter() for _ in store.plan.classes]
         self._now_s = 0.0
+        # No pin lapses before this.
+        self._first_deadline_s = math.inf
 
     def __len__(self) -> int:
         return len(self._pins)
@@ -115,6 +118,7 @@ class Pins:
             pin.deadline_s = max(pin.deadline_s, before.deadline_s)
             self._let_go(before)
         self._pins[pin.pin_id] = pin
+        self._first_deadline_s = min(self._first_deadline_s, pin.deadline_s)
         return Pinned(pin.num_tokens, self.pinned_bytes, self.cap_bytes)
 
     def unpin(self, pin_id: str) -> bool:
@@ -127,7 +131,10 @@ class Pins:
     def lapse(self, now_s: float) -> None:
         """It is this late: pins whose time is over end."""
         self._now_s = now_s
-        self._end(pin for pin in self._pins.values() if pin.deadline_s <= now_s)
+        if now_s >= self._first_deadline_s:
+            self._end(pin for pin in self._pins.values() if pin.deadline_s <= now_s)
+            deadlines = (pin.deadline_s for pin in self._pins.values())
+            self._first_deadline_s = min(deadlines, default=math.inf)
 
     def end_with(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Some blocks lose their content: what pins hold is no prefix without them."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.eviction import EVICTIONS, Eviction
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.placement import PLACEMENTS, Placement
 from kvquarry_core.relocation import RELOCATIONS, Relocation
 
@@ -52,11 +53,19 @@ NO_CHOICE_BUT_STAY = PolicyNames("", "", "off")
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a pool, made for it alone."""
+    """The policies of a pool, made for it alone.
+
+    Attributes:
+        placement: Where new blocks go.
+        eviction: What is evicted when memory is short.
+        relocation: What may be moved for a large block; None for nothing.
+        pin_cap: The share of the pool that pins may hold.
+    """
 
     placement: Placement
     eviction: Eviction
     relocation: Relocation | None
+    pin_cap: float = DEFAULT_PIN_CAP
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,14 @@ from kvquarry_core import checks
 from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
-from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, GrowRequest, LeaseRequest
+from kvquarry_core.messages import (
+    AdmitRequest,
+    AheadRequest,
+    FullRows,
+    GrowRequest,
+    LeaseRequest,
+    PinRequest,
+)
 from kvquarry_core.pool import Pool
 from kvquarry_core.requests import RequestRecord
 from kvquarry_server import limits
@@ -30,6 +37,7 @@ from kvquarry_server.operations import (
     ResetCache,
     Settle,
     Take,
+    Unpin,
     Unreadable,
 )
 from kvquarry_server.outcomes import Answer, CacheReset
@@ -50,12 +58,16 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
         case AheadRequest():
             _check_ahead(pool, operation)
             return pool.answer(operation)
-        case AdmitRequest() | GrowRequest() | LeaseRequest():
+        case AdmitRequest() | GrowRequest() | LeaseRequest() | PinRequest():
             return pool.answer(operation)
         case ResetCache():
             return CacheReset(pool.reset_cache())
         case CompareBooks():
             _compare(pool, operation)
+            return None
+        case Unpin():
+            for pin_id in operation.pin_ids:
+                pool.unpin(pin_id)
             return None
         case _:
             _apply_unanswered(pool, operation)

@@ -1,15 +1,17 @@
 """One engine's membership in a pool: batches are applied in order, each exactly once.
 
 The revision counts the operations that were applied since the pool was opened. A refusal for
-want of blocks changes nothing and is not counted; neither is a mistake.
+want of blocks changes nothing and is not counted; neither is a mistake, nor a pin's end when its
+time is over.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.messages import AdmitRequest, Ask, Refusal
+from kvquarry_core.messages import REFUSALS, AdmitRequest, Ask
 from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import Policies, PolicyNames
@@ -74,7 +76,9 @@ class Terms:
 class Attachment:
     """One life of one engine, and its pool: one attachment per pool for now."""
 
-    def __init__(self, identity: Identity, terms: Terms, lease: Lease) -> None:
+    def __init__(
+        self, identity: Identity, terms: Terms, lease: Lease, clock: Callable[[], float]
+    ) -> None:
         self.identity = identity
         self.lease = lease
         self.share = Share()
@@ -89,7 +93,9 @@ class Attachment:
             eviction=terms.policies.eviction,
             relocation=terms.policies.relocation,
             observer=self._evictions,
+            pin_cap=terms.policies.pin_cap,
         )
+        self._clock = clock
         self._answers = AnswerLog()
         self._most_requests = terms.most_requests
 
@@ -119,6 +125,10 @@ class Attachment:
         self._answers.keep(outcome)
         return outcome
 
+    def pass_time(self) -> None:
+        """Let the pool know how late it is."""
+        self.pool.note_time(self._clock())
+
     def _repeat(self, number: int) -> BatchOutcome:
         if number < 1:
             raise OutOfOrder(f"batches are numbered from 1, not {number}")
@@ -132,6 +142,7 @@ class Attachment:
 
     def _apply_next(self, batch: Batch) -> Slices[BatchOutcome]:
         self.last_batch_number = batch.number
+        self.pass_time()
         answers: list[Answer] = []
         error: WireError | None = None
         index = 0
@@ -142,7 +153,7 @@ class Attachment:
                     answer = yield from apply_in_slices(self.pool, operation)
                 else:
                     answer = apply_operation(self.pool, operation)
-                self.revision += not isinstance(answer, Refusal)
+                self.revision += not isinstance(answer, REFUSALS)
                 index += 1
                 if answer is not None:
                     answers.append(answer)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from kvquarry_server import settings
 from kvquarry_server.addresses import InvalidAddress
-from kvquarry_server.querying import NoAnswer, fetch_status
+from kvquarry_server.querying import NoAnswer, fetch_pins, fetch_status, unpin
 from kvquarry_server.sockets import CannotListen
-from kvquarry_server.status_table import status_table
+from kvquarry_server.status_table import pin_table, status_table
 from kvquarry_server.version import package_version
 from kvquarry_tools.errors import InvalidInput
 from kvquarry_tools.planning.flags import add_plan_flags
@@ -25,14 +25,20 @@ class MissingExtra(Exception):
     """What a command needs was not installed; the message says how it is."""
 
 
+class NoSuchPin(Exception):
+    """None of the pins that were named is there."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
     arguments = _parsed(argv)
     commands = {
+        "pins": _pins,
         "plan": _plan,
         "serve": _serve,
         "simulate": _simulate,
         "status": _status,
+        "unpin": _unpin,
         "version": _version,
     }
     try:
@@ -42,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Who reads has seen enough. Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
-    except (CannotListen, MissingExtra, NoAnswer) as error:
+    except (CannotListen, MissingExtra, NoAnswer, NoSuchPin) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
     except (InvalidAddress, InvalidInput) as error:
@@ -76,6 +82,21 @@ def command_parser() -> argparse.ArgumentParser:
         description="Show a running service's pools, engines, workers, blocks and tokens.",
     )
     settings.add_status_flags(status_parser)
+    settings.add_status_flags(
+        commands.add_parser(
+            "pins",
+            help="show what is pinned in a running service",
+            description="Show the prefixes that are kept from being evicted, and for how long.",
+        )
+    )
+    settings.add_unpin_flags(
+        commands.add_parser(
+            "unpin",
+            help="end pins of a running service",
+            description="End pins before their time; what they held stays cached until memory is "
+            "needed.",
+        )
+    )
     add_plan_flags(
         commands.add_parser(
             "plan",
@@ -116,6 +137,19 @@ def _status(arguments: argparse.Namespace) -> None:
     status_settings = settings.status_settings(arguments)
     status = fetch_status(status_settings)
     print(json.dumps(status, indent=2) if status_settings.is_json else status_table(status))
+
+
+def _pins(arguments: argparse.Namespace) -> None:
+    status_settings = settings.status_settings(arguments)
+    pins = fetch_pins(status_settings)
+    print(json.dumps(pins, indent=2) if status_settings.is_json else pin_table(pins))
+
+
+def _unpin(arguments: argparse.Namespace) -> None:
+    num_ended = unpin(settings.unpin_settings(arguments))
+    if not num_ended:
+        raise NoSuchPin("there is no such pin; `kvquarry pins` shows those there are")
+    print(f"{num_ended} {'pin' if num_ended == 1 else 'pins'} ended")
 
 
 def _plan(arguments: argparse.Namespace) -> None:

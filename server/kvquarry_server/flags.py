@@ -121,6 +121,14 @@ def seconds_or_none(text: str) -> float:
     return seconds
 
 
+def share(text: str) -> float:
+    """A share of something, 0 and 1 included."""
+    number = _number(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"write a number from 0 to 1, not {text!r}")
+    return number
+
+
 def message_bytes(text: str) -> int:
     """A size that a message may have at most."""
     if not (text.isdecimal() and _SMALLEST_MESSAGE_BYTES <= int(text) <= _LARGEST_MESSAGE_BYTES):

@@ -83,6 +83,13 @@ class ResetCache:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpin:
+    """End pins before their time."""
+
+    pin_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class CompareBooks:
     """The client's books must be the pool's."""
 
@@ -106,6 +113,7 @@ Operation = (
     | BeginStep
     | Forget
     | ResetCache
+    | Unpin
     | CompareBooks
     | Unreadable
 )

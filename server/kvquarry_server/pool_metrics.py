@@ -216,6 +216,42 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
         ("size_class",),
     ),
     PoolMetric(
+        _GAUGE,
+        "kvquarry_pins",
+        "Prefixes that are pinned.",
+        _one(lambda pool: pool.pins.count),
+    ),
+    PoolMetric(
+        _GAUGE,
+        "kvquarry_pinned_bytes",
+        "Bytes that pins hold.",
+        _one(lambda pool: pool.pins.pinned_bytes),
+    ),
+    PoolMetric(
+        _GAUGE,
+        "kvquarry_pin_cap_bytes",
+        "Bytes that pins may hold at most.",
+        _one(lambda pool: pool.pins.cap_bytes),
+    ),
+    PoolMetric(
+        _COUNTER,
+        "kvquarry_pins_made_total",
+        "Pins that were made or extended.",
+        _one(lambda pool: pool.counters.pins),
+    ),
+    PoolMetric(
+        _COUNTER,
+        "kvquarry_pins_refused_total",
+        "Pins that were refused.",
+        _one(lambda pool: pool.counters.pins_refused),
+    ),
+    PoolMetric(
+        _COUNTER,
+        "kvquarry_pins_broken_total",
+        "Pins that gave way before their time, so that a request could run.",
+        _one(lambda pool: pool.pins.num_broken),
+    ),
+    PoolMetric(
         _COUNTER,
         "kvquarry_slab_class_changes_total",
         "Slabs that went from one size class to another.",

@@ -7,8 +7,9 @@ life: the incarnation goes up, and the earlier life, wherever it still speaks, i
 import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, make_plan
 from kvquarry_core.policies import BUILT_IN, NO_CHOICE, Catalog, PolicyNames
 from kvquarry_server import limits
@@ -53,6 +54,19 @@ class OpenRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PinNames:
+    """Some pins.
+
+    Attributes:
+        pin_ids: Their names.
+        engine: Whose they are; empty for those of all engines.
+    """
+
+    pin_ids: frozenset[str]
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How the service treats its pools.
 
@@ -60,6 +74,7 @@ class Policy:
         lease_s: How long a pool outlives its stream.
         attach_s: How long a pool waits for its first stream.
         pool_policies: What a pool goes by whose engine does not choose.
+        pin_cap: The share of a pool that its pins may hold.
         catalog: What engines may choose from.
         limits: What the service holds at most.
     """
@@ -67,6 +82,7 @@ class Policy:
     lease_s: float = 60.0
     attach_s: float = 900.0
     pool_policies: PolicyNames = field(default_factory=PolicyNames)
+    pin_cap: float = DEFAULT_PIN_CAP
     catalog: Catalog = BUILT_IN
     limits: Limits = field(default_factory=Limits)
 
@@ -108,13 +124,13 @@ class Registry:
         policy = self.policy
         plan = make_plan(request.groups, request.pool_bytes)
         names = request.policies.or_else(policy.pool_policies)
-        policies = policy.catalog.make(names)
+        policies = replace(policy.catalog.make(names), pin_cap=policy.pin_cap)
         earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
         identity = self._next_identity(request, earlier)
         terms = Terms(plan, names, policies, request.num_workers, policy.limits.num_requests)
         lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
         # A bug or a lack of memory in here must leave the earlier life alone.
-        attachment = Attachment(identity, terms, lease)
+        attachment = Attachment(identity, terms, lease, self.clock)
         if earlier is not None:
             self._end_life(earlier)
         self._incarnations.set(identity.engine, identity.incarnation)
@@ -190,11 +206,22 @@ class Registry:
         return error
 
     def drop_lapsed(self) -> None:
-        """Drop every pool whose lease has lapsed."""
+        """Drop every pool whose lease has lapsed, and end the pins of others that have."""
         now = self.clock()
         for attachment in self.attachments:
             if attachment.lease.has_lapsed(now=now):
                 self._drop(attachment, UnknownPool("the pool's lease has lapsed"))
+            else:
+                attachment.pass_time()
+
+    def unpin(self, names: PinNames) -> int:
+        """End pins; how many there were."""
+        return sum(
+            attachment.pool.unpin(pin_id)
+            for attachment in self.attachments
+            if names.engine in {"", attachment.identity.engine}
+            for pin_id in names.pin_ids
+        )
 
     def drain(self) -> None:
         """Open no more pools."""

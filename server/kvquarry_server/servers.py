@@ -66,7 +66,7 @@ def data_server(
     worker_pb2_grpc.add_WorkerServiceServicer_to_server(
         WorkerServicer(registry, boot_id, telemetry), server
     )
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(snapshot), server)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminServicer(registry, snapshot), server)
     return server
 
 

@@ -55,6 +55,7 @@ class Service:
             lease_s=settings.lease_s,
             attach_s=settings.attach_s,
             pool_policies=PolicyNames(settings.placement, settings.eviction, settings.relocation),
+            pin_cap=settings.pin_cap,
             catalog=installed_policies(),
         )
         self._registry = Registry(policy, time.monotonic)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_server.addresses import Address, InvalidAddress, TcpAddress, parse_address
 from kvquarry_server.flags import (
@@ -20,6 +21,7 @@ from kvquarry_server.flags import (
     one_of,
     positive_seconds,
     seconds_or_none,
+    share,
     tcp_or_off,
 )
 
@@ -44,6 +46,7 @@ class ServeSettings:
         placement: Where new blocks go, unless an engine chooses otherwise.
         eviction: What goes first when memory is short; likewise.
         relocation: What may be moved for a large block; likewise.
+        pin_cap: The share of a pool that pins may hold; 0 for no pins.
         has_reflection: Whether the service describes its API to whoever asks.
         drain_s: How long engines may go on after SIGTERM.
         log_level: The least severe messages that are logged.
@@ -59,6 +62,7 @@ class ServeSettings:
     placement: str
     eviction: str
     relocation: str
+    pin_cap: float
     has_reflection: bool
     drain_s: float
     log_level: str
@@ -66,7 +70,7 @@ class ServeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSettings:
-    """What ``kvquarry status`` goes by.
+    """What ``kvquarry status`` and ``kvquarry pins`` go by.
 
     Attributes:
         target: Where the service is.
@@ -77,6 +81,23 @@ class StatusSettings:
     target: Address
     is_json: bool
     timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpinSettings:
+    """What ``kvquarry unpin`` goes by.
+
+    Attributes:
+        target: Where the service is.
+        timeout_s: How long to wait for its answer.
+        pin_ids: Which pins are to end.
+        engine: Whose they are; empty for those of all engines.
+    """
+
+    target: Address
+    timeout_s: float
+    pin_ids: tuple[str, ...]
+    engine: str
 
 
 def add_serve_flags(
@@ -113,6 +134,9 @@ def add_serve_flags(
     flags.choose("placement", default.placement, offered.placements, "where new blocks go")
     flags.choose("eviction", default.eviction, offered.evictions, "what goes first")
     flags.choose("relocation", default.relocation, offered.relocations, "what may move")
+    flags.add(
+        "pin-cap", str(DEFAULT_PIN_CAP), share, "the share of a pool that pins may hold, 0 for none"
+    )
     flags.add("drain-seconds", "10", seconds_or_none, "how long engines may go on after SIGTERM")
     flags.choose("log-level", "info", _LOG_LEVELS, "the least severe messages that are logged")
     parser.add_argument(
@@ -144,6 +168,7 @@ def serve_settings(arguments: argparse.Namespace) -> ServeSettings:
         placement=arguments.placement,
         eviction=arguments.eviction,
         relocation=arguments.relocation,
+        pin_cap=arguments.pin_cap,
         has_reflection=arguments.reflection == "on",
         drain_s=arguments.drain_seconds,
         log_level=arguments.log_level,
@@ -154,6 +179,20 @@ def add_status_flags(
     parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ
 ) -> None:
     """Describe the flags of ``kvquarry status``, with defaults from the environment."""
+    _add_target_flags(parser, environ)
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def add_unpin_flags(
+    parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Describe the flags of ``kvquarry unpin``, with defaults from the environment."""
+    _add_target_flags(parser, environ)
+    parser.add_argument("pin", nargs="+", metavar="PIN", help="as `kvquarry pins` names it")
+    parser.add_argument("--engine", default="", help="whose pins; without it those of all engines")
+
+
+def _add_target_flags(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     parser.add_argument(
         "--target",
         type=naming_the_variable(_target),
@@ -161,7 +200,6 @@ def add_status_flags(
         metavar="ADDRESS",
         help=f"where the service is, unix:/path or host:port [KVQUARRY_TARGET: {DEFAULT_TARGET}]",
     )
-    parser.add_argument("--json", action="store_true", help="for scripts")
     Flags(parser, environ).add(
         "timeout-seconds", "5", positive_seconds, "how long to wait for an answer"
     )
@@ -171,6 +209,16 @@ def status_settings(arguments: argparse.Namespace) -> StatusSettings:
     """The settings behind parsed flags."""
     return StatusSettings(
         target=arguments.target, is_json=arguments.json, timeout_s=arguments.timeout_seconds
+    )
+
+
+def unpin_settings(arguments: argparse.Namespace) -> UnpinSettings:
+    """The settings behind parsed flags."""
+    return UnpinSettings(
+        target=arguments.target,
+        timeout_s=arguments.timeout_seconds,
+        pin_ids=tuple(arguments.pin),
+        engine=arguments.engine,
     )
 
 

@@ -21,6 +21,44 @@ class ClassChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PinTotals:
+    """All pins of a pool.
+
+    Attributes:
+        count: How many there are.
+        pinned_bytes: What they hold; a block that several of them hold counts once.
+        cap_bytes: What they may hold at most.
+        num_broken: Pins that gave way before their time, since the pool was opened.
+    """
+
+    count: int
+    pinned_bytes: int
+    cap_bytes: int
+    num_broken: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinStatus:
+    """One pin.
+
+    Attributes:
+        engine: Whose pool it is in.
+        pool_id: Which pool that is.
+        pin_id: Its name.
+        num_tokens: The length of the prefix that it holds.
+        size_bytes: What it holds, whoever else holds it, too.
+        remaining_s: Until it lapses.
+    """
+
+    engine: str
+    pool_id: str
+    pin_id: str
+    num_tokens: int
+    size_bytes: int
+    remaining_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolStatus:
     """One pool and its attachment.
 
@@ -40,6 +78,7 @@ class PoolStatus:
         workers: Those registered, by rank.
         num_workers: Those expected.
         num_requests: Requests it knows.
+        pins: What is pinned.
     """
 
     identity: Identity
@@ -57,6 +96,7 @@ class PoolStatus:
     workers: tuple[Worker, ...]
     num_workers: int
     num_requests: int
+    pins: PinTotals
 
     @property
     def miss_tokens(self) -> int:
@@ -101,6 +141,22 @@ def status_of(boot: Boot, registry: Registry) -> ServiceStatus:
     return ServiceStatus(boot.boot_id, boot.version, now - boot.started_at, pools)
 
 
+def pins_of(registry: Registry) -> tuple[PinStatus, ...]:
+    """All pins, by pool, the one that lapses first first."""
+    return tuple(
+        PinStatus(
+            attachment.identity.engine,
+            attachment.identity.pool_id,
+            pin.pin_id,
+            pin.num_tokens,
+            attachment.pool.pins.size_bytes(pin),
+            attachment.pool.pins.remaining_s(pin),
+        )
+        for attachment in registry.attachments
+        for pin in attachment.pool.pins
+    )
+
+
 def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
     pool, roster = attachment.pool, attachment.roster
     return PoolStatus(
@@ -119,6 +175,9 @@ def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
         workers=tuple(roster.workers),
         num_workers=roster.num_workers,
         num_requests=len(pool.requests),
+        pins=PinTotals(
+            len(pool.pins), pool.pins.pinned_bytes, pool.pins.cap_bytes, pool.pins.num_broken
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """The service's status as people read it."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,24 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def status_table(status: PlainStatus) -> str:
     """Everything ``kvquarry status`` shows."""
     return "\n".join(_lines(status))
+
+
+def pin_table(pins: PlainStatus) -> str:
+    """Everything ``kvquarry pins`` shows."""
+    if not pins["pins"]:
+        return "nothing is pinned"
+    head = ("engine", "pin", "tokens", "holds", "ends in")
+    rows = (
+        (
+            pin["engine"],
+            pin["pin_id"],
+            str(pin["token_count"]),
+            _size(pin["size_bytes"]),
+            _duration(pin["remaining_seconds"]),
+        )
+        for pin in pins["pins"]
+    )
+    return "\n".join(_aligned(itertools.chain((head,), rows)))
 
 
 def _lines(status: PlainStatus) -> Iterator[str]:
@@ -43,8 +62,19 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
         f"  requests  {pool['request_count']} now, {counters['admission_count']} admitted, "
         f"{counters['refusal_count']} refused"
     )
+    if pool["pin_count"] or counters["refused_pin_count"] or counters["broken_pin_count"]:
+        yield f"  pins      {_pins(pool)}"
     yield ""
     yield from (f"  {line}" for line in _aligned(_class_rows(pool)))
+
+
+def _pins(pool: PlainStatus) -> str:
+    counters = pool["counters"]
+    return (
+        f"{pool['pin_count']} hold {_size(pool['pinned_size_bytes'])} of at most "
+        f"{_size(pool['pin_cap_size_bytes'])}; {counters['refused_pin_count']} were refused, "
+        f"{counters['broken_pin_count']} gave way"
+    )
 
 
 def _attachment(attachment: PlainStatus) -> str:

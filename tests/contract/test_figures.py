@@ -19,6 +19,7 @@ from tests.contract.wire_engine import (
     begin_step,
     commit,
     free,
+    pin,
     ready_engine,
     take,
 )
@@ -55,6 +56,12 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
         "admissions_total": counters["admission_count"],
         "refusals_total": counters["refusal_count"],
         "commits_total": counters["commit_count"],
+        "pins": pool["pin_count"],
+        "pinned_bytes": pool["pinned_size_bytes"],
+        "pin_cap_bytes": pool["pin_cap_size_bytes"],
+        "pins_made_total": counters["pin_count"],
+        "pins_refused_total": counters["refused_pin_count"],
+        "pins_broken_total": counters["broken_pin_count"],
     }
     for index, geometry in enumerate(plan["size_classes"]):
         blocks = {
@@ -89,6 +96,8 @@ def test_status_and_metrics_agree_on_every_figure(
         commit(1, 1, prompt[1], grant.blocks[STATES].blocks[0]),
         free(1),
         begin_step(),
+        pin("p", prompt),
+        pin("q", [b"nothing"]),
         admit(2, 10, prompt),
         take(2, ATTENTION, 1),
     )
@@ -108,6 +117,9 @@ def test_status_and_metrics_agree_on_every_figure(
         "miss_tokens_total",
         "refusals_total",
         "commits_total",
+        "pins",
+        "pinned_bytes",
+        "pins_refused_total",
     ):
         assert expected[figure] > 0, figure
 

@@ -240,6 +240,16 @@ def free(*handles: int) -> pool_pb2.Operation:
     return pool_pb2.Operation(free=pool_pb2.Free(handles=handles))
 
 
+def pin(pin_id: str, hashes: Iterable[bytes], ttl_seconds: float = 60) -> pool_pb2.Operation:
+    return pool_pb2.Operation(
+        pin=pool_pb2.Pin(pin_id=pin_id, hashes=hashes, ttl_seconds=ttl_seconds)
+    )
+
+
+def unpin(*pin_ids: str) -> pool_pb2.Operation:
+    return pool_pb2.Operation(unpin=pool_pb2.Unpin(pin_ids=pin_ids))
+
+
 def begin_step() -> pool_pb2.Operation:
     return pool_pb2.Operation(begin_step=pool_pb2.BeginStep())
 

@@ -4,11 +4,12 @@ Operations drawn blindly rarely get past the first check. This one looks into th
 that exist, and then gets one thing in four wrong.
 """
 
+import math
 from random import Random
 from typing import TypeVar
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest, PinRequest
 from kvquarry_core.pool import Pool
 from kvquarry_server.operations import (
     BeginStep,
@@ -21,6 +22,7 @@ from kvquarry_server.operations import (
     ResetCache,
     Settle,
     Take,
+    Unpin,
     Unreadable,
 )
 
@@ -45,6 +47,7 @@ class HostileEngine:
             *(self._admit, self._free, self._begin_step) * 4,
             *(self._drop, self._grow, self._lease, self._ahead, self._give_back) * 2,
             *(self._settle, self._forget, self._reset_cache, self._unreadable),
+            *(self._pin, self._unpin),
         )
         return self._random.choice(makers)()
 
@@ -67,6 +70,7 @@ class HostileEngine:
             must_fit_tokens=self._odd(0),
             keep_free_blocks=self._random.choice([*[[]] * 8, [1, 0], [1]]),
             states_are_leased=self._random.random() < 0.3,
+            priority=self._odd(self._random.choice((0, 1, 3))),
         )
 
     def _grow(self) -> GrowRequest:
@@ -139,6 +143,14 @@ class HostileEngine:
 
     def _reset_cache(self) -> ResetCache:
         return ResetCache()
+
+    def _pin(self) -> PinRequest:
+        hashes = [self._hash(0, index) for index in range(self._random.randrange(9))]
+        ttl_s = self._random.choice((1.0, 60.0, 0.0, math.nan))
+        return PinRequest(self._random.choice("pq "), hashes, ttl_s)
+
+    def _unpin(self) -> Unpin:
+        return Unpin(["p", self._random.choice("qx")])
 
     def _unreadable(self) -> Unreadable:
         return Unreadable()

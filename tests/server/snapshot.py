@@ -16,6 +16,7 @@ def snapshot(pool: Pool) -> dict[str, object]:
             for kind in range(len(pool.plan.kinds))
             for commitment in pool.store.index.commitments(KindId(kind))
         ],
+        "pins": {pin.pin_id: (pin.held, pin.deadline_s) for pin in pool.pins},
         "usage": usage_of(pool),
         "totals": asdict(pool.totals),
         "evictions": list(pool.store.num_evictions),

@@ -11,6 +11,10 @@ from kvquarry_core.messages import (
     AheadRequest,
     GrowRequest,
     LeaseRequest,
+    Pinned,
+    PinRefusal,
+    PinRefusalCause,
+    PinRequest,
     Refusal,
     RefusalCause,
 )
@@ -32,6 +36,7 @@ from kvquarry_server.operations import (
     ResetCache,
     Settle,
     Take,
+    Unpin,
     Unreadable,
 )
 from kvquarry_server.outcomes import Answer, BatchOutcome, CacheReset
@@ -55,9 +60,10 @@ OPERATIONS = [
                 states_are_leased=True,
                 in_flight_tokens=9,
                 encoder_tokens=10,
+                priority=2,
             )
         ),
-        AdmitRequest(1, [b"a", b"b"], 2, 3, 4, 5, 6, [7, 8], True, 9, 10),  # type: ignore[arg-type, list-item]  # noqa: FBT003
+        AdmitRequest(1, [b"a", b"b"], 2, 3, 4, 5, 6, [7, 8], True, 9, 10, 2),  # type: ignore[arg-type, list-item]  # noqa: FBT003
     ),
     (WIRE(grow=pool_pb2.Grow(handle=1, block_counts=[2, 3])), GrowRequest(1, [2, 3])),  # type: ignore[arg-type]
     (WIRE(lease=pool_pb2.Lease(block_counts=[2, 3])), LeaseRequest([2, 3])),
@@ -93,6 +99,11 @@ OPERATIONS = [
         CompareBooks(7, b"books"),
     ),
     (WIRE(forget=pool_pb2.Forget(group=1, blocks=[2])), Forget(1, [2])),  # type: ignore[arg-type, list-item]
+    (
+        WIRE(pin=pool_pb2.Pin(pin_id="p", hashes=[b"a"], ttl_seconds=1.5)),
+        PinRequest("p", [b"a"], 1.5),  # type: ignore[list-item]
+    ),
+    (WIRE(unpin=pool_pb2.Unpin(pin_ids=["p", "q"])), Unpin(["p", "q"])),
     (WIRE(reset_cache=pool_pb2.ResetCache()), ResetCache()),
     (WIRE(), Unreadable()),
 ]
@@ -161,6 +172,20 @@ def test_every_cause_of_a_refusal_has_its_name(cause: RefusalCause) -> None:
 def test_more_blocks_than_the_wire_can_count_are_told_as_the_most() -> None:
     wire = outcome_to_wire("b", outcome(Refusal(RefusalCause.NEVER_FITS, wanted_blocks=(1 << 40,))))
     assert list(wire.result.answers[0].refusal.wanted_block_counts) == [(1 << 32) - 1]
+
+
+@pytest.mark.parametrize("cause", PinRefusalCause)
+def test_every_cause_of_a_refused_pin_has_its_name(cause: PinRefusalCause) -> None:
+    wire = outcome_to_wire("boot", outcome(PinRefusal(cause, 1, 2, 3)))
+    refusal = wire.result.answers[0].pin_refusal
+    assert pool_pb2.PinRefusalCause.Name(refusal.cause) == f"PIN_REFUSAL_CAUSE_{cause.name}"
+    told = (refusal.wanted_size_bytes, refusal.pinned_size_bytes, refusal.cap_size_bytes)
+    assert told == (1, 2, 3)
+
+
+def test_a_pin_tells_what_it_holds_and_how_full_the_cap_is() -> None:
+    pinned = outcome_to_wire("boot", outcome(Pinned(1, 2, 3))).result.answers[0].pinned
+    assert (pinned.token_count, pinned.pinned_size_bytes, pinned.cap_size_bytes) == (1, 2, 3)
 
 
 @pytest.mark.parametrize("is_done", [True, False])

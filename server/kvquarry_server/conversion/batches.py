@@ -5,7 +5,13 @@ from typing import Any, cast
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import AdmitRequest, AheadRequest, GrowRequest, LeaseRequest
+from kvquarry_core.messages import (
+    AdmitRequest,
+    AheadRequest,
+    GrowRequest,
+    LeaseRequest,
+    PinRequest,
+)
 from kvquarry_server import limits
 from kvquarry_server.operations import (
     Batch,
@@ -20,6 +26,7 @@ from kvquarry_server.operations import (
     ResetCache,
     Settle,
     Take,
+    Unpin,
     Unreadable,
 )
 
@@ -55,6 +62,7 @@ def _admit(message: pool_pb2.Operation) -> AdmitRequest:
         states_are_leased=admit.states_are_leased,
         in_flight_tokens=admit.in_flight_tokens,
         encoder_tokens=admit.encoder_tokens,
+        priority=admit.priority,
     )
 
 
@@ -123,6 +131,15 @@ def _forget(message: pool_pb2.Operation) -> Forget:
     return Forget(GroupId(forget.group), cast("list[BlockId]", _column(forget.blocks)))
 
 
+def _pin(message: pool_pb2.Operation) -> PinRequest:
+    pin = message.pin
+    return PinRequest(pin.pin_id, cast("list[BlockHash]", list(pin.hashes)), pin.ttl_seconds)
+
+
+def _unpin(message: pool_pb2.Operation) -> Unpin:
+    return Unpin(list(message.unpin.pin_ids))
+
+
 def _compare_books(message: pool_pb2.Operation) -> CompareBooks:
     return CompareBooks(message.compare_books.revision, message.compare_books.digest)
 
@@ -153,4 +170,6 @@ _READERS: dict[str, Callable[[pool_pb2.Operation], Operation]] = {
     "forget": _forget,
     "compare_books": _compare_books,
     "reset_cache": lambda _: ResetCache(),
+    "pin": _pin,
+    "unpin": _unpin,
 }

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockId
-from kvquarry_core.messages import Admission, AheadGrant, Grant, Refusal, RefusalCause
+from kvquarry_core.messages import (
+    Admission,
+    AheadGrant,
+    Grant,
+    Pinned,
+    PinRefusal,
+    PinRefusalCause,
+    Refusal,
+    RefusalCause,
+)
 from kvquarry_core.relocation import Move
 from kvquarry_core.usage import PoolUsage
 from kvquarry_server.errors import WireError
@@ -18,6 +27,12 @@ _WIRE_CAUSE_OF = {
     RefusalCause.SHORTAGE: pool_pb2.REFUSAL_CAUSE_SHORTAGE,
     RefusalCause.SAME_STEP: pool_pb2.REFUSAL_CAUSE_SAME_STEP,
     RefusalCause.NEVER_FITS: pool_pb2.REFUSAL_CAUSE_NEVER_FITS,
+}
+_WIRE_PIN_CAUSE_OF = {
+    PinRefusalCause.NOTHING_CACHED: pool_pb2.PIN_REFUSAL_CAUSE_NOTHING_CACHED,
+    PinRefusalCause.OVER_CAP: pool_pb2.PIN_REFUSAL_CAUSE_OVER_CAP,
+    PinRefusalCause.PROMISED: pool_pb2.PIN_REFUSAL_CAUSE_PROMISED,
+    PinRefusalCause.TOO_MANY: pool_pb2.PIN_REFUSAL_CAUSE_TOO_MANY,
 }
 # A caller may ask for more blocks than the wire can count; no pool has that many.
 _MOST_COUNTED = (1 << 32) - 1
@@ -77,6 +92,15 @@ def _fill_answer(message: pool_pb2.Answer, answer: Answer) -> None:
         case CacheReset():
             message.reset_cache.done = answer.is_done
             message.reset_cache.SetInParent()
+        case Pinned():
+            message.pinned.token_count = answer.num_tokens
+            message.pinned.pinned_size_bytes = answer.pinned_bytes
+            message.pinned.cap_size_bytes = answer.cap_bytes
+        case PinRefusal():
+            message.pin_refusal.cause = _WIRE_PIN_CAUSE_OF[answer.cause]
+            message.pin_refusal.wanted_size_bytes = answer.wanted_bytes
+            message.pin_refusal.pinned_size_bytes = answer.pinned_bytes
+            message.pin_refusal.cap_size_bytes = answer.cap_bytes
 
 
 def _fill_admission(message: pool_pb2.Admission, admission: Admission) -> None:

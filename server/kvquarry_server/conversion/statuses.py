@@ -61,6 +61,9 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
             relocation=pool.policies.relocation,
         ),
         null_block_count=pool.plan.num_reserved_blocks,
+        pin_count=pool.pins.count,
+        pinned_size_bytes=pool.pins.pinned_bytes,
+        pin_cap_size_bytes=pool.pins.cap_bytes,
     )
 
 
@@ -80,6 +83,9 @@ def _counters(pool: PoolStatus) -> admin_pb2.PoolCounters:
             for change in pool.class_changes
         ],
         move_counts=pool.num_moves,
+        pin_count=pool.counters.pins,
+        refused_pin_count=pool.counters.pins_refused,
+        broken_pin_count=pool.pins.num_broken,
     )
 
 
