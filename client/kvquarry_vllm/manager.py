@@ -19,8 +19,10 @@ from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
 from kvquarry_vllm.manager_parts import Constants, DetachedPool
+from kvquarry_vllm.pinning import NoPinning, Pinning, PromptPinning
 from kvquarry_vllm.requests import RequestReader
 from kvquarry_vllm.shadow_settings import retention_of, shadow_settings
+from kvquarry_vllm.wishes import wishes_of
 from kvquarry_vllm.zeroing import MemoryOrders
 
 _ADMITTED_FROM = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
@@ -78,6 +80,7 @@ class QuarryKVCacheManager:
         self.block_pool = DetachedPool(shadow)
         self._reader = RequestReader(shadow.plan, max_model_len)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
+        self._pinning: PromptPinning = Pinning(shadow) if enable_caching else NoPinning()
         self._events = (
             EventLog(shadow.plan, kv_cache_config) if enable_kv_cache_events else NoEvents()
         )
@@ -131,6 +134,8 @@ class QuarryKVCacheManager:
             granted = self.shadow.allocate_first(
                 self._waiting(request), allocation, keep_free=keep_free
             )
+            if granted is not None:
+                self._pinning.expect(request, wishes_of(request))
         if granted is None:
             return None
         self.cache_blocks(request, min(num_tokens, request.num_tokens))
@@ -164,6 +169,7 @@ class QuarryKVCacheManager:
         if commits:
             self._note_evictions()
             self._events.committed(request, commits)
+        self._pinning.note_cached(request, num_computed_tokens)
 
     def remove_skipped_blocks(
         self,
@@ -197,6 +203,7 @@ class QuarryKVCacheManager:
 
     def free(self, request: Request) -> None:
         """A request is over."""
+        self._pinning.forget(request.request_id)
         self.shadow.free(request.request_id)
 
     def pop_blocks_for_free(self, request: Request) -> list[DetachedBlocks]:
@@ -205,6 +212,7 @@ class QuarryKVCacheManager:
         Returns:
             What ``block_pool.free_blocks`` takes once that step has completed.
         """
+        self._pinning.forget(request.request_id)
         handle = self.shadow.detach(request.request_id)
         return [] if handle is None else [DetachedBlocks(handle)]
 

@@ -36,6 +36,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         model=vllm_config.model_config.model,
         connect_timeout_s=settings.connect_timeout_s,
         policies=settings.policies,
+        pin_cap=settings.pin_cap,
     )
     _check_same_plan(config, opened)
     for worker_config in configs:

@@ -7,6 +7,7 @@ from vllm.v1.request import Request
 from kvquarry_client.scheduling import Waiting
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_vllm.wishes import wishes_of
 
 
 class RequestReader:
@@ -25,6 +26,7 @@ class RequestReader:
             min(request.num_tokens, self._max_model_len),
             self._encoder_tokens(request),
             min(most_tokens, self._max_model_len),
+            wishes_of(request).priority,
         )
 
     def _encoder_tokens(self, request: Request) -> int:

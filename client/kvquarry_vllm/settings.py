@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Settings:
         policies: What the pool goes by; an empty name for its owner's choice.
         ahead_tokens: Blocks are asked for so many tokens before they are needed; 0 for not at all.
         check_steps: Every so many steps client and pool compare their books; 0 for never.
+        pin_cap: The share of the pool that pins may hold, with ``inproc:``; a service has its own.
     """
 
     target: Target
@@ -44,6 +46,7 @@ class Settings:
     policies: PolicyNames = NO_CHOICE_BUT_STAY
     ahead_tokens: int = DEFAULT_AHEAD_TOKENS
     check_steps: int = 0
+    pin_cap: float = DEFAULT_PIN_CAP
 
     @property
     def moves_blocks(self) -> bool:
@@ -74,6 +77,7 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings | None:
         _policies(environ),
         _whole_number(environ, "KVQUARRY_AHEAD_TOKENS", DEFAULT_AHEAD_TOKENS),
         _whole_number(environ, "KVQUARRY_CHECK_STEPS", 0),
+        _share(environ, "KVQUARRY_PIN_CAP", DEFAULT_PIN_CAP),
     )
 
 
@@ -113,6 +117,17 @@ def _whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
     if text and not text.isdecimal():
         raise InvalidSetting(f"{name}: write a whole number, 0 for none, not {text!r}")
     return int(text or default)
+
+
+def _share(environ: Mapping[str, str], name: str, default: float) -> float:
+    text = environ.get(name, "")
+    try:
+        number = float(text or default)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise InvalidSetting(f"{name}: write a number from 0 to 1, not {text!r}")
+    return number
 
 
 def _timeout_s(text: str) -> float:

@@ -124,7 +124,7 @@ def test_slab_aware_leaves_a_wanted_slab_while_others_have_less() -> None:
     use(pool, 3, "b")
     store = pool.store
     [oldest] = [one for one in store.cache.by_age(SMALL) if not store.cache.priority_of(SMALL, one)]
-    assert SlabAware().victims(store.cache, SMALL, 1) == (oldest,)
+    assert list(SlabAware().victims(store.cache, SMALL, 1)) == [oldest]
 
 
 def test_slab_aware_takes_no_wanted_block_along() -> None:
@@ -132,7 +132,7 @@ def test_slab_aware_takes_no_wanted_block_along() -> None:
     use(pool, 1, "ab")
     use(pool, 2, "x", priority=1)
     oldest = next(pool.store.cache.by_age(SMALL))
-    assert SlabAware().victims(pool.store.cache, SMALL, 1) == (oldest,)
+    assert list(SlabAware().victims(pool.store.cache, SMALL, 1)) == [oldest]
 
 
 def test_saved_work_compares_only_what_is_wanted_equally() -> None:

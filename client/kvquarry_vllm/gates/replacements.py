@@ -15,6 +15,7 @@ from kvquarry_core.plan import GroupSpec
 from kvquarry_vllm import capacity
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
 from kvquarry_vllm.gates.hooks import Hook
+from kvquarry_vllm.gates.request_check import request_hooks
 from kvquarry_vllm.grouping import Grouping, group_specs, mixed_groups
 from kvquarry_vllm.log import logger
 from kvquarry_vllm.refusals import refuse_settings
@@ -47,6 +48,7 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
             moving_blocks,
         ),
         Hook("vllm.v1.core.sched.scheduler", "KVCacheManager", choosing_manager),
+        *request_hooks(),
     )
 
 
