@@ -9,7 +9,7 @@ from itertools import islice
 
 from kvquarry_core.contents import Contents
 from kvquarry_core.ids import BlockId, ClassId, SlabId
-from kvquarry_core.lru import OLDEST_STAMP, RecencyList
+from kvquarry_core.lru import LEVEL_STAMP, OLDEST_STAMP, RecencyList
 from kvquarry_core.plan import Plan
 from kvquarry_core.priorities import NUM_PRIORITIES
 from kvquarry_core.slabs import SlabMap
@@ -43,8 +43,8 @@ class Cache:
         return iter(self._blocks[size_class])
 
     def priority_of(self, size_class: ClassId, block: BlockId) -> int:
-        """That of a block's content: 0 unless a request said otherwise."""
-        return self._contents.priorities.of_block(size_class, block)
+        """That of a cached block: 0 unless a request said otherwise, and for what goes first."""
+        return self._blocks[size_class].stamp_of(block) // LEVEL_STAMP
 
     def stamp_of(self, size_class: ClassId, block: BlockId) -> int:
         """When a cached block fell out of use."""

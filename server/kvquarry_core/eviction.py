@@ -28,7 +28,7 @@ class CacheView(Protocol):
         ...
 
     def priority_of(self, size_class: ClassId, block: BlockId) -> int:
-        """That of a block's content: 0 unless a request said otherwise."""
+        """That of a cached block: 0 unless a request said otherwise, and for what goes first."""
         ...
 
     def stamp_of(self, size_class: ClassId, block: BlockId) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from vllm.config import VllmConfig
@@ -14,6 +15,7 @@ from kvquarry_client.inproc import InprocLedger
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
 from kvquarry_core.integrity import check_integrity
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames
 from kvquarry_core.pool import Pool as CorePool
 from kvquarry_core.usage import usage_of
@@ -38,12 +40,14 @@ class QuarryPools:
         memory_bytes: Memory of each pool, both layers of every group together.
         target: Where the accounting is.
         policies: What the pools go by.
+        pin_cap: The share of each that pins may hold, in this process.
     """
 
     geometry: Geometry
     memory_bytes: int
     target: str = IN_PROCESS
     policies: PolicyNames = NO_CHOICE_BUT_STAY
+    pin_cap: float = DEFAULT_PIN_CAP
 
     @property
     def block_tokens(self) -> int:
@@ -58,7 +62,7 @@ class QuarryPools:
         config = mixed_config(vllm_config, self.geometry.groups(None), self.memory_bytes)
         config.check_steps = 1
         config.moves_blocks = self.policies.relocation != NO_CHOICE_BUT_STAY.relocation
-        _open(config, self.target, self.policies)
+        _open(config, self)
         if self.target == IN_PROCESS:
             return Pool("kvquarry", config, make_kv_cache_manager, num_held, quarry_leaks)
         return Pool("kvquarry", config, make_kv_cache_manager, num_blocks_in_tables, service_leaks)
@@ -75,14 +79,24 @@ def num_held(scheduler: Scheduler) -> int:
     """Blocks that are neither free nor cached, all size classes together.
 
     Left out are the null blocks, what running requests were granted ahead, leased states that no
-    running request uses now, and what waiting requests keep that were looked up in the last step.
-    Nobody else may hold anything.
+    running request uses now, what waiting requests keep that were looked up in the last step, and
+    what pins alone hold. Nobody else may hold anything.
     """
     pool = core_pool(scheduler)
     classes = usage_of(pool).classes
     taken = sum(one.active + one.granted for one in classes) - pool.plan.num_reserved_blocks
     luxury = _num_granted_ahead(scheduler, pool) + _num_in_stock(scheduler, pool)
-    return taken - luxury - _num_kept(scheduler, pool)
+    return taken - luxury - _num_kept(scheduler, pool) - _num_pinned_alone(pool)
+
+
+def _num_pinned_alone(pool: CorePool) -> int:
+    num_pins = Counter(
+        (size_class, block)
+        for pin in pool.pins
+        for size_class, blocks in zip(pool.plan.class_of_group, pin.held, strict=True)
+        for block in blocks
+    )
+    return sum(pool.store.num_references(*key) == count for key, count in num_pins.items())
 
 
 def _num_granted_ahead(scheduler: Scheduler, pool: CorePool) -> int:
@@ -125,6 +139,9 @@ def quarry_leaks(scheduler: Scheduler) -> list[str]:
     scheduler.kv_cache_manager.new_step_starts()
     pool = core_pool(scheduler)
     check_integrity(pool)
+    for pin in list(pool.pins):
+        pool.unpin(pin.pin_id)
+    check_integrity(pool)
     held = [
         f"request {handle} holds {record.held} and was granted {record.granted}"
         for handle, record in pool.requests.items()
@@ -163,8 +180,8 @@ def _used(config: MixedKVCacheConfig) -> list[str]:
     ]
 
 
-def _open(config: MixedKVCacheConfig, target: str, policies: PolicyNames) -> None:
-    engine = f"scripted-{next(_numbers)}"
+def _open(config: MixedKVCacheConfig, pools: QuarryPools) -> None:
+    engine, target = f"scripted-{next(_numbers)}", pools.target
     opened = open_pool(
         target,
         engine=engine,
@@ -173,7 +190,8 @@ def _open(config: MixedKVCacheConfig, target: str, policies: PolicyNames) -> Non
         num_workers=1,
         model="scripted",
         connect_timeout_s=_PATIENCE_S,
-        policies=policies,
+        policies=pools.policies,
+        pin_cap=pools.pin_cap,
     )
     config.target, config.engine = target, engine
     config.pool_id, config.incarnation = opened.pool_id, opened.incarnation

@@ -40,13 +40,18 @@ class Scene:
         """The scheduler, private parts and all."""
         return self.simulation.scheduler
 
-    def send(self, request_id: str, prompt: tuple[int, ...], max_tokens: int = 4) -> Request:
+    def send(
+        self, request_id: str, prompt: tuple[int, ...], max_tokens: int = 4, **wishes: Any
+    ) -> Request:
         """A request comes in and waits."""
-        return self.simulation.submit(Arrival(request_id, prompt, max_tokens))
+        arrival = Arrival(request_id, prompt, max_tokens, tuple(wishes.items()))
+        return self.simulation.submit(arrival)
 
-    def finish(self, request_id: str, prompt: tuple[int, ...], max_tokens: int = 1) -> None:
+    def finish(
+        self, request_id: str, prompt: tuple[int, ...], max_tokens: int = 1, **wishes: Any
+    ) -> None:
         """A request comes in, is answered and leaves its content in the cache."""
-        self.send(request_id, prompt, max_tokens)
+        self.send(request_id, prompt, max_tokens, **wishes)
         for _ in range(1000):
             if request_id not in self.scheduler.requests:
                 return

@@ -125,7 +125,11 @@ class Simulation:
         request = Request(
             request_id=arrival.request_id,
             prompt_token_ids=list(arrival.prompt),
-            sampling_params=SamplingParams(max_tokens=arrival.max_tokens, ignore_eos=True),
+            sampling_params=SamplingParams(
+                max_tokens=arrival.max_tokens,
+                ignore_eos=True,
+                extra_args=dict(arrival.wishes) or None,
+            ),
             pooling_params=None,
             arrival_time=float(len(self.texts)),
             block_hasher=self._hasher,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_vllm.capacity import RequestSize, memory_for_request
 from kvquarry_vllm.grouping import group_specs
 from tests.scheduler.cases import ATTENTION, EVEN, LOOPS, MIXED, PLAIN
@@ -27,11 +28,14 @@ LONGEST = 76
 OUTPUT = 10
 
 
-def scene_of(geometry: Geometry, folder: Path, loop: Loop = STEPPED) -> Scene:
+def scene_of(
+    geometry: Geometry, folder: Path, loop: Loop = STEPPED, pin_cap: float = DEFAULT_PIN_CAP
+) -> Scene:
     """A pool that start-up finds just large enough for one request of the longest length."""
     size = RequestSize(LONGEST + OUTPUT, in_flight_tokens=LONGEST + OUTPUT)
     memory_bytes = memory_for_request(group_specs(geometry.groups(None)), size)
-    return Scene(Simulation(QuarryPools(geometry, memory_bytes), loop, PLAIN, folder))
+    pools = QuarryPools(geometry, memory_bytes, pin_cap=pin_cap)
+    return Scene(Simulation(pools, loop, PLAIN, folder))
 
 
 def answer_all(scene: Scene, lengths: list[tuple[int, int]]) -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.scheduler.language import Text
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request comes in."""
+    """A request comes in.
+
+    Attributes:
+        request_id: Its name.
+        prompt: Its text.
+        max_tokens: How long its answer is.
+        wishes: Extra arguments beside its sampling parameters.
+    """
 
     request_id: str
     prompt: tuple[int, ...]
     max_tokens: int
+    wishes: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,7 @@ class Mix:
         twin_percent: Arrivals that come with an equal one in the same turn.
         abort_percent: Arrivals that are aborted at some time.
         reset_percent: Turns before which the cache is reset under the running requests.
+        wish_percent: Arrivals that want something of the cache.
     """
 
     arrivals_per_turn: float = 0.25
@@ -69,6 +79,7 @@ class Mix:
     twin_percent: int = 12
     abort_percent: int = 12
     reset_percent: int = 0
+    wish_percent: int = 0
 
 
 @dataclass
@@ -90,10 +101,17 @@ class _Writer:
 
     def _arrival(self, prompt: tuple[int, ...]) -> Arrival:
         output = self.rng.randint(1, self.mix.output_tokens)
-        arrival = Arrival(f"r{self.num_written}", prompt, output)
+        arrival = Arrival(f"r{self.num_written}", prompt, output, self._wishes())
         self.num_written += 1
         self.sent.append(arrival)
         return arrival
+
+    def _wishes(self) -> tuple[tuple[str, Any], ...]:
+        """A pin that outlasts the run, or the end of one, and a priority."""
+        if not self.mix.wish_percent or self.rng.randrange(100) >= self.mix.wish_percent:
+            return ()
+        pin_s = self.rng.choice((3600, 3600, 0))
+        return (("kvquarry_pin_s", pin_s), ("kvquarry_priority", self.rng.randrange(4)))
 
     def _prompt(self) -> tuple[int, ...]:
         luck = self.rng.randrange(100)
