@@ -37,6 +37,9 @@ from kvquarry_core.messages import Pinned, PinRefusal, PinRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.relocation import Move
 
+#: How often refusals are forgotten where something was pinned.
+_STEPS_PER_LAPSE = 64
+
 
 class Shadow:
     """One attachment's requests, tables and grants. One scheduler calls it."""
@@ -46,6 +49,7 @@ class Shadow:
         self.ledger = ledger
         self._settings = settings
         self._num_steps = 0
+        self._has_pinned = False
         self._roster = Roster()
         self._refusals = RefusalMemo()
         self._orders = WorkerOrders(plan)
@@ -157,6 +161,7 @@ class Shadow:
 
     def pin(self, request: PinRequest) -> Pinned | PinRefusal:
         """Keep the longest cached prefix of some text for a while; one exchange."""
+        self._has_pinned = True
         [answer] = self.ledger.ask([request])
         assert isinstance(answer, Pinned | PinRefusal), f"a pin was answered with {answer}"
         return answer
@@ -193,12 +198,18 @@ class Shadow:
     def begin_step(self) -> None:
         """A step starts: unspent grants go back, states of the last step may be hit."""
         self._admissions.begin_step()
+        self._expect_lapses()
         self._settle_admissions()
         self._idle.return_old_states()
         self._idle.trim()
         if self._commits.take_has_states() or self._settings.moves_blocks:
             self.ledger.begin_step()
         self._compare_books()
+
+    def _expect_lapses(self) -> None:
+        """Where something was pinned: memory goes back unheard when a pin's time is over."""
+        if self._has_pinned and not self._num_steps % _STEPS_PER_LAPSE:
+            self._refusals.clear()
 
     def _settle_admissions(self) -> None:
         """What the last step's admissions left unspent; the next chunks take it where it may stay.

@@ -191,7 +191,7 @@ def test_what_nobody_understands_stops_no_engine(wishes: dict[str, Any], tmp_pat
 def test_whoever_fits_an_empty_pool_is_admitted_though_everybody_pins(
     geometry: Geometry, seed: int, loop: Loop, tmp_path: Path
 ) -> None:
-    """All of a pool may be pinned that is just large enough for one request of the longest length."""
+    """All of a pool may be pinned that is just large enough for one of the longest requests."""
     rng = random.Random(seed)
     scene = scene_of(geometry, tmp_path, loop, pin_cap=1.0)
     for number in range(40):
