@@ -8,7 +8,6 @@ The front end refuses what cannot be understood (:mod:`kvquarry_vllm.gates.reque
 it reach the engine even so, it is passed over there: nobody's engine stops for one request.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +75,7 @@ def _pin_s(value: object) -> float | None:
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and math.isfinite(value) and 0 <= value <= LONGEST_PIN_S):
+    if not (is_number and 0 <= value <= LONGEST_PIN_S):
         raise InvalidWish(
             f"{PIN}: write for how many seconds the prompt is to stay, 0 to {LONGEST_PIN_S} and 0 "
             f"to let go of it, not {_shown(value)}"
@@ -95,5 +94,8 @@ def _priority(value: object) -> int:
 
 
 def _shown(value: object) -> str:
+    # Python prints no integer of thousands of digits.
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number that large"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -88,13 +88,19 @@ class OpenAIServer:
         assert self._process is not None
         self._stop(self._process)
 
-    def complete(self, prompt: str, *, max_tokens: int) -> dict[str, Any]:
-        """The answer of ``/v1/completions`` to a greedy request."""
-        body = {"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-        status, text = self._ask("POST", "/v1/completions", json.dumps(body | {"ignore_eos": True}))
-        assert status == 200, text
-        content: dict[str, Any] = json.loads(text)
+    def complete(self, prompt: str, *, max_tokens: int, **wishes: Any) -> dict[str, Any]:
+        """The answer of ``/v1/completions`` to a greedy request with some extra arguments."""
+        status, content = self.post(prompt, max_tokens=max_tokens, **wishes)
+        assert status == 200, content
         return content
+
+    def post(self, prompt: str, *, max_tokens: int, **wishes: Any) -> tuple[int, dict[str, Any]]:
+        """The same with the status, whatever it is."""
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+        body |= {"ignore_eos": True, "vllm_xargs": wishes or None}
+        status, text = self._ask("POST", "/v1/completions", json.dumps(body))
+        content: dict[str, Any] = json.loads(text)
+        return status, content
 
     def tail(self) -> str:
         """The last lines of the server's log."""

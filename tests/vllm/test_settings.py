@@ -46,11 +46,19 @@ def test_settings_are_taken_from_the_environment() -> None:
         ("KVQUARRY_CONNECT_TIMEOUT_S", "-1"),
         ("KVQUARRY_CONNECT_TIMEOUT_S", "inf"),
         ("KVQUARRY_CONNECT_TIMEOUT_S", "nan"),
+        ("KVQUARRY_PIN_CAP", "1.5"),
+        ("KVQUARRY_PIN_CAP", "nan"),
+        ("KVQUARRY_PIN_CAP", "a quarter"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=name):
         settings_of(**{name: value})
+
+
+def test_the_share_that_pins_may_hold_is_for_a_pool_in_process() -> None:
+    assert settings_of().pin_cap == 0.25
+    assert settings_of(KVQUARRY_PIN_CAP="0").pin_cap == 0
 
 
 def test_data_parallel_engines_have_names_of_their_own() -> None:
