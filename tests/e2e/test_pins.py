@@ -13,7 +13,7 @@ from kvquarry_vllm.demo.tokenizer import text_of
 from tests.e2e.harness import pools_of
 from tests.e2e.http_server import OpenAIServer
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300), pytest.mark.nightly]
 
 OPTIONS = (
     *("--block-size", "32"),
