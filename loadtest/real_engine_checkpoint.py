@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from kvquarry_vllm.demo.checkpoint import MAX_POSITIONS, VOCAB_SIZE, Architecture, Draw
+from kvquarry_vllm.demo.checkpoint import VOCAB_SIZE, Architecture, Draw, qwen3_next
 
 #: Tokens of one attention layer that take the bytes of one layer's state: 65.5 pages of 16.
 STATE_TOKENS: Final = 1048
@@ -46,41 +46,26 @@ def large_states() -> Architecture:
 
 
 def _config() -> Mapping[str, object]:
+    """The demo's model in other sizes."""
     return {
-        "architectures": ["Qwen3NextForCausalLM"],
-        "model_type": "qwen3_next",
-        "dtype": "bfloat16",
-        "vocab_size": VOCAB_SIZE,
+        **qwen3_next().config,
         "hidden_size": _HIDDEN,
         "intermediate_size": _INTERMEDIATE,
         "num_hidden_layers": len(_LAYER_TYPES),
         "num_attention_heads": _NUM_HEADS,
         "num_key_value_heads": _NUM_KV_HEADS,
         "head_dim": _HEAD_DIM,
-        "hidden_act": "silu",
-        "max_position_embeddings": MAX_POSITIONS,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10_000.0,
-        "tie_word_embeddings": False,
-        "attention_bias": False,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
         "layer_types": list(_LAYER_TYPES),
         "full_attention_interval": len(_LAYER_TYPES),
-        "partial_rotary_factor": 0.25,
         "linear_conv_kernel_dim": _CONV_WIDTH,
         "linear_key_head_dim": _STATE_HEAD_DIM,
         "linear_value_head_dim": _STATE_HEAD_DIM,
         "linear_num_key_heads": _KEY_HEADS,
         "linear_num_value_heads": _VALUE_HEADS,
-        "decoder_sparse_step": 1,
         "mlp_only_layers": [index for index in range(len(_LAYER_TYPES)) if index != _MOE_LAYER],
         "moe_intermediate_size": _EXPERT_INTERMEDIATE,
         "shared_expert_intermediate_size": _EXPERT_INTERMEDIATE,
         "num_experts": _NUM_EXPERTS,
-        "num_experts_per_tok": 2,
-        "norm_topk_prob": True,
     }
 
 

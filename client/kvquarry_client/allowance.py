@@ -54,9 +54,7 @@ class Abundance:
         """Whether luxury is wanted, and free memory holds so many blocks and more."""
         if not self.is_on:
             return False
-        demand = [0] * len(self._plan.classes)
-        for size_class, num_blocks in zip(self._plan.class_of_group, by_group, strict=True):
-            demand[size_class] += num_blocks
+        demand = self._plan.by_class(by_group)
         return self._ledger.free_memory().leaves_reserve(self._plan, demand)
 
     def most_idle(self) -> list[int]:

@@ -137,11 +137,7 @@ def _blocks_of_request(group: GroupSpec, size: RequestSize) -> int:
 
 
 def _by_class(plan: Plan, size: RequestSize) -> list[int]:
-    blocks = [0] * len(plan.classes)
-    counts = blocks_of_request(plan.groups, size)
-    for size_class, count in zip(plan.class_of_group, counts, strict=True):
-        blocks[size_class] += count
-    return blocks
+    return plan.by_class(blocks_of_request(plan.groups, size))
 
 
 def _peak_by_class(plan: Plan, size: RequestSize) -> list[int]:

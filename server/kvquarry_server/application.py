@@ -23,7 +23,6 @@ from kvquarry_core.messages import (
     PinRequest,
 )
 from kvquarry_core.pool import Pool
-from kvquarry_core.requests import RequestRecord
 from kvquarry_server import limits
 from kvquarry_server.operations import (
     BeginStep,
@@ -148,14 +147,9 @@ def _check_take(pool: Pool, take: Take) -> None:
     for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
         wanted[handle, group] += num_blocks
     for (handle, group), num_blocks in wanted.items():
-        granted = _record(pool, handle).granted
+        granted = pool.requests.record(handle).granted
         checks.check_group(pool.plan, group)
-        if num_blocks > len(granted[group]):
-            raise UsageError(
-                Reason.NOT_GRANTED,
-                f"request {handle} has {len(granted[group])} granted blocks in group {group}, "
-                f"not {num_blocks}",
-            )
+        checks.check_granted(handle, group, len(granted[group]), num_blocks)
 
 
 def _settle(pool: Pool, settle: Settle) -> None:
@@ -210,7 +204,7 @@ def _dropped_runs(pool: Pool, drop: Drop) -> list[tuple[Handle, GroupId, list[Bl
     for handle, group, blocks in runs:
         dropped.setdefault((handle, group), Counter()).update(blocks)
     for (handle, group), counted in dropped.items():
-        held = _record(pool, handle).held
+        held = pool.requests.record(handle).held
         checks.check_group(pool.plan, group)
         # Counted once: to look through a long request's blocks for each takes quadratic time.
         missing = counted - Counter(held[group])
@@ -263,11 +257,4 @@ def _check_columns(*columns: Sequence[object]) -> None:
 
 def _check_known(pool: Pool, handles: Iterable[Handle]) -> None:
     for handle in handles:
-        _record(pool, handle)
-
-
-def _record(pool: Pool, handle: Handle) -> RequestRecord:
-    record = pool.requests.get(handle)
-    if record is None:
-        raise UsageError(Reason.UNKNOWN_REQUEST, f"there is no request {handle}")
-    return record
+        pool.requests.record(handle)

@@ -1,7 +1,8 @@
-"""What the architecture tests read: the repository's own files, and the imports in them."""
+"""The repository as tests see it: its files, the imports in them, and what is built of it."""
 
 import ast
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,15 @@ def imported_names(module: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def built_wheel(source: Path, folder: Path) -> Path:
+    """The wheel that a copy of the repository gives, put into a folder."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("kvquarry-*.whl")
+    return built

@@ -1,26 +1,17 @@
 """The wheel holds what runs, and nothing else."""
 
 import configparser
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
-from tests.architecture.repository import PACKAGES, ROOT
+from tests.architecture.repository import PACKAGES, ROOT, built_wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (built,) = folder.glob("kvquarry-*.whl")
-    return zipfile.ZipFile(built)
+    return zipfile.ZipFile(built_wheel(ROOT, folder))
 
 
 def test_wheel_holds_every_module_of_every_package(wheel: zipfile.ZipFile) -> None:

@@ -92,6 +92,15 @@ def running_service(*flags: str) -> Iterator[RunningService]:
 
 
 @contextmanager
+def sound_service(*flags: str) -> Iterator[RunningService]:
+    """The same, but it has to outlive whatever it is told, without an error of its own."""
+    with running_service(*flags) as service:
+        yield service
+        assert service.is_alive(), service.log
+        assert service.bugs == []
+
+
+@contextmanager
 def connected(target: str) -> Iterator[grpc.Channel]:
     """A channel that takes answers of any size."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

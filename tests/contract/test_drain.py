@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.contract.running_service import RunningService, connected, running_service
 from tests.contract.wire_engine import (
+    WireStream,
     admit,
     open_engine,
     open_request,
@@ -45,13 +46,19 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_engines_go_on_for_the_grace_and_are_then_told(
-    service: RunningService, channel: grpc.Channel
-) -> None:
+def told_to_stop(service: RunningService, channel: grpc.Channel) -> tuple[WireStream, float]:
+    """A service with one engine says that it will end: the engine's stream, and since when."""
     _, stream = ready_engine(channel, "engine")
     start = time.monotonic()
     service.signal(signal.SIGTERM)
     until(lambda: health(channel) == NOT_SERVING)
+    return stream, start
+
+
+def test_engines_go_on_for_the_grace_and_are_then_told(
+    service: RunningService, channel: grpc.Channel
+) -> None:
+    stream, start = told_to_stop(service, channel)
     with pytest.raises(grpc.RpcError) as failure:
         open_engine(channel, open_request("late"))
     late = refused(failure.value)
@@ -75,10 +82,7 @@ def test_nobody_is_waited_for_when_no_engine_is_there(service: RunningService) -
 def test_the_drain_ends_with_the_last_stream(
     service: RunningService, channel: grpc.Channel
 ) -> None:
-    _, stream = ready_engine(channel, "engine")
-    start = time.monotonic()
-    service.signal(signal.SIGTERM)
-    until(lambda: health(channel) == NOT_SERVING)
+    stream, start = told_to_stop(service, channel)
     stream.end()
     assert list(stream.call) == []
     assert service.wait() == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_server.errors import STATUS_OF
-from tests.contract.running_service import RunningService, connected, running_service
+from tests.contract.running_service import RunningService, connected, sound_service
 from tests.contract.wire_engine import (
     admit,
     open_engine,
@@ -89,10 +89,8 @@ open_requests = st.builds(
 
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[RunningService]:
-    with running_service("--log-level", "warning") as service:
+    with sound_service("--log-level", "warning") as service:
         yield service
-        assert service.is_alive(), service.log
-        assert service.bugs == []
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,10 @@
 """An engine that also runs requests on leased states, and takes blocks ahead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AheadRequest, Grant, Refusal
+from kvquarry_core.plan import GroupKind
 from tests.core import expectations, reference
 from tests.core.books import Place
 from tests.core.fake_engine import WITHOUT_POSITIONS, FakeEngine
@@ -44,6 +45,17 @@ class LeasingEngine(FakeEngine):
         self.pool.give_back(group, blocks)
         for block in blocks:
             self.books.leased[group].remove(block)
+
+    def possible_checkpoints(self, handle: Handle) -> Iterator[tuple[KindId, Sequence[BlockHash]]]:
+        """The kinds of state of which the stock holds a row, and the names that it could get."""
+        hashes = self.books.requests[handle].hashes
+        for kind in map(KindId, range(len(self.plan.kinds))):
+            spec = self.plan.spec_of_kind(kind)
+            if spec.kind is GroupKind.RECURRENT_STATE:
+                units = spec.block_tokens // self.plan.hash_tokens
+                names = hashes[units - 1 :: units]
+                if names and all(self.books.leased[group] for group in self.plan.kinds[kind]):
+                    yield kind, names
 
     def commit_leased(self, handle: Handle, kind: KindId, block_hash: BlockHash) -> None:
         """Make a checkpoint of the oldest leased state of every group; the request holds it."""

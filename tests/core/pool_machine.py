@@ -147,16 +147,9 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.books.requests)
     @rule(data=st.data())
     def commit_leased(self, data: st.DataObject) -> None:
-        handle, plan = self.any_request(data), self.engine.plan
-        request = self.engine.books.requests[handle]
-        for kind in map(KindId, range(len(plan.kinds))):
-            if plan.spec_of_kind(kind).kind is not GroupKind.RECURRENT_STATE:
-                continue
-            units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
-            names = request.hashes[units - 1 :: units]
-            has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])
-            if names and has_stock:
-                self.engine.commit_leased(handle, kind, data.draw(st.sampled_from(names)))
+        handle = self.any_request(data)
+        for kind, names in self.engine.possible_checkpoints(handle):
+            self.engine.commit_leased(handle, kind, data.draw(st.sampled_from(names)))
 
     @precondition(lambda self: self.engine.books.requests)
     @rule(data=st.data())

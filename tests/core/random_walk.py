@@ -55,6 +55,19 @@ class RandomWalk:
         weights = list(self._operations.values())
         self._random.choices(operations, weights)[0]()
 
+    def run(self, num_operations: int, *, checked_every: int = 1) -> None:
+        """So many operations; all laws are checked after the first and every so many."""
+        for number in range(num_operations):
+            self.step()
+            if number % checked_every == 0:
+                self.engine.check()
+
+    def end(self) -> None:
+        """Free everything: all laws hold, and nothing is left."""
+        self.finish()
+        self.engine.check()
+        self.engine.check_empty()
+
     def finish(self) -> None:
         """Free everything, and give the lease back."""
         for handle in list(self.engine.books.requests):
@@ -161,15 +174,8 @@ class RandomWalk:
 
     def _make_checkpoints(self, handle: Handle) -> None:
         """Of leased states, as far as there are any."""
-        request, plan = self.engine.books.requests[handle], self.engine.plan
-        for kind in map(KindId, range(len(plan.kinds))):
-            if plan.spec_of_kind(kind).kind is not GroupKind.RECURRENT_STATE:
-                continue
-            units = plan.spec_of_kind(kind).block_tokens // plan.hash_tokens
-            names = request.hashes[units - 1 :: units]
-            has_stock = all(self.engine.books.leased[group] for group in plan.kinds[kind])
-            if names and has_stock:
-                self.engine.commit_leased(handle, kind, names[-1])
+        for kind, names in self.engine.possible_checkpoints(handle):
+            self.engine.commit_leased(handle, kind, names[-1])
 
     def _give_back(self) -> None:
         group = GroupId(self._random.choice(self._groups))

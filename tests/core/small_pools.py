@@ -69,6 +69,11 @@ def two_classes(num_slabs: int, num_state_groups: int = 1) -> Plan:
     return make_plan(groups, (num_slabs + 1) * 48)
 
 
+def hybrid() -> Pool:
+    """Attention, and states in two groups; room enough."""
+    return Pool(two_classes(num_slabs=20, num_state_groups=2))
+
+
 def hashes(prompt: str) -> list[BlockHash]:
     """Hashes of a prompt, one a letter; chained, since each names all letters before it."""
     return [BlockHash(prompt[:end].encode()) for end in range(1, len(prompt) + 1)]

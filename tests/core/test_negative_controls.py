@@ -31,12 +31,8 @@ CAUGHT = (AssertionError, BrokenLaw, IndexError, KeyError, ValueError)
 def run_long_enough(engine: RetainingEngine) -> None:
     """A run that comes upon everything, with all laws checked after each operation."""
     walk = RandomWalk(engine, seed=7)
-    for _ in range(NUM_OPERATIONS):
-        walk.step()
-        engine.check()
-    walk.finish()
-    engine.check()
-    engine.check_empty()
+    walk.run(NUM_OPERATIONS)
+    walk.end()
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

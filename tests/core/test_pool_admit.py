@@ -12,6 +12,7 @@ from tests.core.small_pools import (
     cache,
     grow,
     hashes,
+    hybrid,
     one_class,
     refused,
     request,
@@ -21,11 +22,6 @@ from tests.core.small_pools import (
 
 SMALL, LARGE = ClassId(0), ClassId(1)
 R1, R2, HOLDER = Handle(1), Handle(2), Handle(100)
-
-
-def hybrid() -> Pool:
-    """Attention, and states in two groups; room enough."""
-    return Pool(two_classes(num_slabs=20, num_state_groups=2))
 
 
 def hold(pool: Pool, num_blocks: int) -> None:

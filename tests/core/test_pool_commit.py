@@ -10,21 +10,16 @@ from tests.core.small_pools import (
     cache,
     commit_all,
     hashes,
+    hybrid,
     one_class,
     refused,
     request,
     run,
     take_all,
-    two_classes,
 )
 
 R1, R2, R3 = Handle(1), Handle(2), Handle(3)
 LARGE = ClassId(1)
-
-
-def hybrid() -> Pool:
-    """Attention, and states in two groups; room enough."""
-    return Pool(two_classes(num_slabs=20, num_state_groups=2))
 
 
 def test_attention_can_be_hit_in_the_same_step() -> None:

@@ -10,6 +10,7 @@ from tests.core.small_pools import (
     attention,
     cache,
     grow,
+    hybrid,
     one_class,
     states,
     take_all,
@@ -19,11 +20,6 @@ from tests.core.small_pools import (
 SMALL = ClassId(0)
 G0, G1 = GroupId(0), GroupId(1)
 R1, R2 = Handle(1), Handle(2)
-
-
-def hybrid() -> Pool:
-    """Attention, and states in two groups; room enough."""
-    return Pool(two_classes(num_slabs=20, num_state_groups=2))
 
 
 class TestTakeAndSettle:

@@ -26,6 +26,7 @@ from tests.core.small_pools import (
     cache,
     grow,
     hashes,
+    hybrid,
     one_class,
     refused,
     request,
@@ -38,11 +39,6 @@ from tests.core.snapshot import snapshot
 SMALL, LARGE = ClassId(0), ClassId(1)
 G0, G1, G2 = GroupId(0), GroupId(1), GroupId(2)
 R1, R2 = Handle(1), Handle(2)
-
-
-def hybrid() -> Pool:
-    """Attention, and states in two groups; room enough."""
-    return Pool(two_classes(num_slabs=20, num_state_groups=2))
 
 
 def lease(pool: Pool, num_blocks: list[int]) -> tuple[list[BlockId], ...]:

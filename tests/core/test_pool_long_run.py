@@ -17,10 +17,7 @@ CHECKED_EVERY = 25
 def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
     engine = RetainingEngine(plan)
     walk = RandomWalk(engine, seed=20_000)
-    for number in range(NUM_OPERATIONS):
-        walk.step()
-        if number % CHECKED_EVERY == 0:
-            engine.check()
+    walk.run(NUM_OPERATIONS, checked_every=CHECKED_EVERY)
     if reference.can_hit(plan):
         assert walk.num_hits > 25, "a run without hits would check no content"
     else:
@@ -31,6 +28,4 @@ def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
     assert sum(engine.pool.store.num_evictions) > 100
     if len(plan.classes) > 1:
         assert min(map(sum, engine.pool.store.slabs.num_class_changes)) > 50
-    walk.finish()
-    engine.check()
-    engine.check_empty()
+    walk.end()

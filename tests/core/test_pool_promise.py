@@ -1,5 +1,8 @@
 """Reserve is a promise: what was let in because all of it fits gets all of it, if it is alone."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import pytest
 
 from kvquarry_core.ids import BlockHash, GroupId, Handle
@@ -25,18 +28,42 @@ def longest_sequence(plan: Plan) -> int:
     return num_tokens
 
 
-def grow_token_by_token(pool: Pool, num_tokens: int) -> None:
-    """From the first token to the last, with nobody else there."""
+def after_a_random_life(plan: Plan, seed: int) -> Pool:
+    """All its requests are over; what they left is cached."""
+    engine = RetainingEngine(plan)
+    walk = RandomWalk(engine, seed)
+    for _ in range(120):
+        walk.step()
+    walk.finish()
+    return engine.pool
+
+
+def grow_token_by_token(
+    pool: Pool, num_tokens: int, give_up: Callable[[int, Sequence[int]], None]
+) -> None:
+    """From the first token to the last, with nobody else there.
+
+    Args:
+        pool: In which a request for so many tokens is let in.
+        num_tokens: How many.
+        give_up: Told of the length reached, and of the blocks by group that come next.
+    """
     ask = AdmitRequest(ALONE, [], num_tokens, 0, max_grant_tokens=1, must_fit_tokens=num_tokens)
     answer: object = pool.admit(ask)
     assert isinstance(answer, Admission), answer
-    have = [len(blocks) for blocks in answer.grant.blocks]
+    take_all(pool, ALONE)
+    total = reference.new_blocks(pool.plan, 0, 1)
     for length in range(2, num_tokens + 1):
-        total = reference.new_blocks(pool.plan, 0, length)
-        more = [blocks - held for blocks, held in zip(total, have, strict=True)]
+        before, total = total, reference.new_blocks(pool.plan, 0, length)
+        more = [blocks - had for blocks, had in zip(total, before, strict=True)]
+        give_up(length - 1, more)
         answer = pool.grow(ALONE, more)
         assert isinstance(answer, Grant), f"token {length} of {num_tokens}: {answer}"
-        have = total
+        take_all(pool, ALONE)
+
+
+def keep_all(length: int, more: Sequence[int]) -> None:
+    """Nothing is given back on the way."""
 
 
 @pytest.mark.parametrize("plan", WALK_POOLS.values(), ids=WALK_POOLS)
@@ -44,12 +71,7 @@ def test_a_request_that_fits_grows_to_its_length_whatever_is_cached(plan: Plan) 
     """C17: the gate said yes, and nobody took anything since."""
     num_tokens = longest_sequence(plan)
     for seed in range(10):
-        engine = RetainingEngine(plan)
-        walk = RandomWalk(engine, seed)
-        for _ in range(120):
-            walk.step()
-        walk.finish()
-        grow_token_by_token(engine.pool, num_tokens)
+        grow_token_by_token(after_a_random_life(plan, seed), num_tokens, keep_all)
 
 
 WINDOWED = {
@@ -71,25 +93,14 @@ def most_at_once(plan: Plan, num_tokens: int) -> list[int]:
     return reference.by_class(plan, wanted)
 
 
-def slide_token_by_token(pool: Pool, num_tokens: int) -> None:
-    """As before, but what leaves a window is given back before more is asked for."""
-    ask = AdmitRequest(ALONE, [], num_tokens, 0, max_grant_tokens=1, must_fit_tokens=num_tokens)
-    answer: object = pool.admit(ask)
-    assert isinstance(answer, Admission), answer
-    take_all(pool, ALONE)
-    total = reference.new_blocks(pool.plan, 0, 1)
-    for length in range(2, num_tokens + 1):
-        before, total = total, reference.new_blocks(pool.plan, 0, length)
-        more = [blocks - had for blocks, had in zip(total, before, strict=True)]
-        for group, spec in enumerate(pool.plan.groups):
-            if reference.is_windowed(spec):
-                held = pool.requests[ALONE].held[group]
-                num_read = len(reference.held_positions(spec, length - 1))
-                for block in held[: max(len(held) + more[group] - num_read, 0)]:
-                    pool.drop(ALONE, GroupId(group), block)
-        answer = pool.grow(ALONE, more)
-        assert isinstance(answer, Grant), f"token {length} of {num_tokens}: {answer}"
-        take_all(pool, ALONE)
+def slide(pool: Pool, length: int, more: Sequence[int]) -> None:
+    """What leaves a window is given back before more is asked for."""
+    for group, spec in enumerate(pool.plan.groups):
+        if reference.is_windowed(spec):
+            held = pool.requests[ALONE].held[group]
+            num_read = len(reference.held_positions(spec, length))
+            for block in held[: max(len(held) + more[group] - num_read, 0)]:
+                pool.drop(ALONE, GroupId(group), block)
 
 
 @pytest.mark.parametrize("plan", WINDOWED.values(), ids=WINDOWED)
@@ -97,12 +108,8 @@ def test_a_window_goes_on_sliding_whatever_is_cached(plan: Plan) -> None:
     """C17 where the gate asked for less than the whole sequence, since blocks come back."""
     num_tokens = longest_sliding_sequence(plan)
     for seed in range(5):
-        engine = RetainingEngine(plan)
-        walk = RandomWalk(engine, seed)
-        for _ in range(120):
-            walk.step()
-        walk.finish()
-        slide_token_by_token(engine.pool, num_tokens)
+        pool = after_a_random_life(plan, seed)
+        grow_token_by_token(pool, num_tokens, partial(slide, pool))
 
 
 def test_states_are_put_together_though_their_memory_was_not() -> None:
@@ -125,4 +132,4 @@ def test_states_are_put_together_though_their_memory_was_not() -> None:
         pool.commit(HOLDER, ATTENTION, BlockHash(b"%d" % number), (block,))
     pool.free(HOLDER)
     assert longest_sequence(pool.plan) == 32
-    grow_token_by_token(pool, 32)
+    grow_token_by_token(pool, 32, keep_all)

@@ -15,20 +15,15 @@ from tests.core.small_pools import (
     commit_all,
     grow,
     hashes,
+    hybrid,
     one_class,
     run,
     take_all,
-    two_classes,
 )
 
 SMALL, LARGE = ClassId(0), ClassId(1)
 G0, G1 = GroupId(0), GroupId(1)
 R1, R2 = Handle(1), Handle(2)
-
-
-def hybrid() -> Pool:
-    """Attention, and states in two groups; room enough."""
-    return Pool(two_classes(num_slabs=20, num_state_groups=2))
 
 
 class TestDropAndFree:

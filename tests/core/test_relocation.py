@@ -32,15 +32,10 @@ def test_content_and_every_law_survive_moves(plan: Plan) -> None:
     """Each block is read after it moved: by its holder, and through its hash."""
     engine = RelocatingEngine(plan)
     walk = RandomWalk(engine, seed=4)
-    for number in range(NUM_OPERATIONS):
-        walk.step()
-        if number % 25 == 0:
-            engine.check()
+    walk.run(NUM_OPERATIONS, checked_every=25)
     assert engine.num_moves > 4
     assert sum(engine.pool.store.num_moves) == engine.num_moves
-    walk.finish()
-    engine.check()
-    engine.check_empty()
+    walk.end()
 
 
 def half_dropped(members: Sequence[int | None]) -> RelocatingEngine:

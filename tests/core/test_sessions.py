@@ -105,10 +105,6 @@ def test_other_evictions_keep_the_order_of_use() -> None:
 def test_any_history_lets_exactly_the_outgrown_go_first(name: str) -> None:
     engine = SessionEngine(WALK_POOLS[name])
     walk = RandomWalk(engine, seed=11)
-    for _ in range(NUM_OPERATIONS):
-        walk.step()
-        engine.check()
-    walk.finish()
-    engine.check()
-    engine.check_empty()
+    walk.run(NUM_OPERATIONS)
+    walk.end()
     assert engine.num_outgrown > 2

@@ -1,13 +1,11 @@
 """What is built once for all tests here."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.repository import ROOT
+from tests.architecture.repository import ROOT, built_wheel
 from tests.deploy.bare_environment import BareEnvironment, install
 from tests.deploy.dockerfile import copied_sources
 
@@ -24,14 +22,7 @@ def image_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, source / name, ignore=caches)
         else:
             shutil.copy(ROOT / name, source / name)
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=source,
-        check=True,
-        capture_output=True,
-    )
-    (built,) = folder.glob("kvquarry-*.whl")
-    return built
+    return built_wheel(source, folder)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from kvquarry_client.errors import PoolLost, ServiceUnavailable
 from tests.client.pools import prompt
-from tests.contract.running_service import RunningService, running_service
+from tests.contract.running_service import RunningService, sound_service
 from tests.integration.proxy import Link
 from tests.integration.test_session import opened, shadow_over, status
 
@@ -18,16 +18,8 @@ LEASE_S = 1.5
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[RunningService]:
-    with running_service("--lease-seconds", str(LEASE_S)) as service:
+    with sound_service("--lease-seconds", str(LEASE_S)) as service:
         yield service
-        assert service.bugs == []
-
-
-@pytest.fixture
-def link(service: RunningService, tmp_path: Path) -> Iterator[Link]:
-    link = Link(tmp_path / "front", Path(service.target.removeprefix("unix:")))
-    yield link
-    link.close()
 
 
 def is_attached(service: RunningService, engine: str) -> bool:

@@ -27,7 +27,7 @@ from kvquarry_core.retention import Retention
 from kvquarry_core.worker_layout import planned_views
 from tests.client.pools import BLOCK, CHUNK, HYBRID, prompt
 from tests.contract.kvquarry_command import kvquarry
-from tests.contract.running_service import RunningService, running_service
+from tests.contract.running_service import RunningService, running_service, sound_service
 from tests.integration.proxy import Link
 
 POOL_BYTES = 40 * 192
@@ -35,16 +35,8 @@ POOL_BYTES = 40 * 192
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[RunningService]:
-    with running_service("--lease-seconds", "5") as service:
+    with sound_service("--lease-seconds", "5") as service:
         yield service
-        assert service.bugs == []
-
-
-@pytest.fixture
-def link(service: RunningService, tmp_path: Path) -> Iterator[Link]:
-    link = Link(tmp_path / "front", Path(service.target.removeprefix("unix:")))
-    yield link
-    link.close()
 
 
 def opened(target: str, engine: str, *, timeout_s: float = 10) -> tuple[Ledger, Plan]:

@@ -146,7 +146,8 @@ class RandomLife:
         self, wanted: Sequence[int], ask: Callable[[], Grant | Refusal]
     ) -> None:
         """Asked for blocks, the pool grants what fits; what it owes to others fits afterwards."""
-        before, room, demand = self._state(), self._pool.store.room(), self._by_class(wanted)
+        before, room = self._state(), self._pool.store.room()
+        demand = self._pool.plan.by_class(wanted)
         num_broken = self._pool.pins.num_broken
         answer = ask()
         fits = _fits(room, demand)
@@ -218,12 +219,6 @@ class RandomLife:
     def _any_request(self) -> Handle | None:
         requests = list(self._pool.requests)
         return self._random.choice(requests) if requests else None
-
-    def _by_class(self, wanted: Sequence[int]) -> list[int]:
-        demand = [0] * len(self._pool.plan.classes)
-        for size_class, num_blocks in zip(self._pool.plan.class_of_group, wanted, strict=True):
-            demand[size_class] += num_blocks
-        return demand
 
 
 def _fits(room: Room, demand: Sequence[int]) -> bool:

@@ -38,10 +38,7 @@ class MixedPool:
 
     def holds(self, blocks: Sequence[int]) -> bool:
         """See :class:`Pool`; the core's own answer, by which requests are admitted."""
-        by_class = [0] * len(self.plan.classes)
-        for size_class, num_blocks in zip(self.plan.class_of_group, blocks, strict=True):
-            by_class[size_class] += num_blocks
-        return self.plan.could_hold(by_class)
+        return self.plan.could_hold(self.plan.by_class(blocks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,20 +27,20 @@ class Family:
     Attributes:
         model_type: As transformers calls it.
         config: Laid over that configuration's defaults.
+        tight_pool_bytes: A pool in which memory changes hands.
         block_tokens: What kvquarry gets as ``--block-size``.
         stock_block_tokens: What stock vLLM raises that to. It is given at once, because the CPU
             build forgets what it has raised. Windows of a smaller page get longer blocks yet.
         num_sizes: Page sizes among its layers.
-        tight_pool_bytes: A pool in which memory changes hands.
         options: What both engines get beside the block size.
     """
 
     model_type: str
     config: Mapping[str, Any]
-    block_tokens: int
-    stock_block_tokens: int
-    num_sizes: int
     tight_pool_bytes: int
+    block_tokens: int = 64
+    stock_block_tokens: int = 64
+    num_sizes: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -50,15 +50,20 @@ _ALONE: Final = {"mamba_cache_mode": "align", "max_num_seqs": 1}
 #: Its Mamba kernels take a chunk only if it fits into one block.
 _ALONE_IN_CHUNKS: Final = {**_ALONE, "max_num_batched_tokens": 64}
 
+#: The size of most of them.
+_SMALL: Final[Mapping[str, Any]] = {
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+_WINDOWED: Final = {**_SMALL, "head_dim": 32}
 
 LFM2: Final = Family(
     "lfm2",
     {
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **_SMALL,
         "layer_types": ["conv", "conv", "full_attention", "conv", "conv", "full_attention"],
         "block_auto_adjust_ff_dim": False,
         "conv_dim": 128,
@@ -66,8 +71,6 @@ LFM2: Final = Family(
         "block_ff_dim": 256,
         "tie_word_embeddings": False,
     },
-    block_tokens=64,
-    stock_block_tokens=64,
     num_sizes=2,
     tight_pool_bytes=2 << 20,
     options=_ALONE,
@@ -87,7 +90,6 @@ ZAMBA2: Final = Family(
         "chunk_size": 64,
         "use_mem_rope": True,
     },
-    block_tokens=64,
     stock_block_tokens=128,
     num_sizes=2,
     tight_pool_bytes=10 << 20,
@@ -97,12 +99,9 @@ ZAMBA2: Final = Family(
 GRANITE: Final = Family(
     "granitemoehybrid",
     {
-        "hidden_size": 128,
+        **_SMALL,
         "intermediate_size": 64,
         "shared_intermediate_size": 128,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
         "layer_types": ["mamba", "mamba", "attention", "mamba", "mamba", "attention"],
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
@@ -111,21 +110,12 @@ GRANITE: Final = Family(
         "mamba_d_head": 64,
         "mamba_chunk_size": 64,
     },
-    block_tokens=64,
     stock_block_tokens=384,
     num_sizes=2,
     tight_pool_bytes=5 << 20,
     options=_ALONE_IN_CHUNKS,
 )
 
-_WINDOWED: Final[Mapping[str, Any]] = {
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-}
 _PATTERN: Final = ["sliding_attention", "sliding_attention", "full_attention"]
 
 GEMMA3: Final = Family(
@@ -136,9 +126,6 @@ GEMMA3: Final = Family(
         "layer_types": _PATTERN * 2,
         "query_pre_attn_scalar": 32,
     },
-    block_tokens=64,
-    stock_block_tokens=64,
-    num_sizes=1,
     tight_pool_bytes=3 << 20,
 )
 
@@ -152,8 +139,6 @@ GEMMA4: Final = Family(
         "vocab_size_per_layer_input": 512,
         "hidden_size_per_layer_input": 32,
     },
-    block_tokens=64,
-    stock_block_tokens=64,
     num_sizes=2,
     tight_pool_bytes=16 << 20,
     options={"dtype": "float32", "max_num_seqs": 4},
@@ -170,19 +155,14 @@ LLAMA4: Final = Family(
         "attention_chunk_size": 128,
         "no_rope_layers": [1, 1, 0] * 2,
     },
-    block_tokens=64,
-    stock_block_tokens=64,
-    num_sizes=1,
     tight_pool_bytes=3 << 20,
 )
 
 DEEPSEEK: Final = Family(
     "deepseek_v2",
     {
-        "hidden_size": 128,
-        "intermediate_size": 256,
+        **_SMALL,
         "num_hidden_layers": 4,
-        "num_attention_heads": 4,
         "num_key_value_heads": 4,
         "kv_lora_rank": 512,
         "q_lora_rank": None,
@@ -194,7 +174,6 @@ DEEPSEEK: Final = Family(
     },
     block_tokens=16,
     stock_block_tokens=16,
-    num_sizes=1,
     tight_pool_bytes=24 << 20,
 )
 
@@ -213,9 +192,6 @@ WHISPER: Final = Family(
         "decoder_start_token_id": 1,
         "begin_suppress_tokens": None,
     },
-    block_tokens=64,
-    stock_block_tokens=64,
-    num_sizes=1,
     tight_pool_bytes=3 << 20,
     options={
         "max_model_len": 448,
