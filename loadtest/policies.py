@@ -49,6 +49,7 @@ _CONTENDERS = (
     Contender("uniform (stock vLLM)", baseline=Baseline.UNIFORM),
     Contender("static 70/30", baseline=Baseline.STATIC),
     Contender("Belady", baseline=Baseline.BELADY),
+    Contender("session", PolicyNames(eviction="session")),
     Contender("slab-aware", PolicyNames(eviction="slab-aware")),
 )
 
