@@ -17,7 +17,7 @@ from kvquarry_client.roster import Roster
 from kvquarry_client.scheduling import Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_core.ids import BlockHash, BlockId
-from kvquarry_core.messages import Refusal, RefusalCause
+from kvquarry_core.messages import Refusal
 from kvquarry_core.plan import Plan
 from kvquarry_core.reserve import DecodeReserve
 
@@ -53,7 +53,7 @@ class Admissions:
         """The longest hit of a waiting request; touches it and holds blocks for its first chunk."""
         keep_free = self._keep_free(waiting) if self._roster.live else ()
         remembered = self._refusals.find(waiting.request_id) if self._roster.live else None
-        if remembered is not None and remembered.holds_for(keep_free):
+        if remembered is not None and self._holds(remembered, keep_free):
             return self._lookup_of(remembered.refusal)
         answer = self._find(waiting) or self._admit(waiting, keep_free)
         if isinstance(answer, Refusal):
@@ -72,7 +72,7 @@ class Admissions:
             return request
         kept_free = self._keep_free(waiting) if keep_free else ()
         remembered = self._refusals.find(waiting.request_id)
-        if remembered is not None and remembered.holds_for(kept_free):
+        if remembered is not None and self._holds(remembered, kept_free):
             return None
         answer = self._admit(waiting, kept_free)
         return None if isinstance(answer, Refusal) else answer
@@ -86,7 +86,7 @@ class Admissions:
     def begin_step(self) -> None:
         """A step starts: what was not used goes back, unless it may be kept for this one."""
         roster = self._roster
-        self._refusals.clear_cause(RefusalCause.SAME_STEP)
+        self._refusals.begin_step()
         self._idle.let_go(list(roster.kept))
         roster.kept.update(roster.pending)
         if roster.kept and not self._supply.may_keep():
@@ -111,7 +111,9 @@ class Admissions:
     def _admit(self, waiting: Waiting, keep_free: Sequence[int]) -> ShadowRequest | Refusal:
         answer = self._entrance.ask(waiting, keep_free)
         if isinstance(answer, Refusal):
-            self._idle.trim()
+            # Also the states it would have run on: next to a refusal, nobody has use for them.
+            self._idle.return_states()
+            self._refusals.note_waiting(answer)
             hashes = frozenset(waiting.hashes)
             remembered = RememberedRefusal(answer, keep_free, hashes)
             self._refusals.remember(waiting.request_id, remembered)
@@ -128,6 +130,13 @@ class Admissions:
         reserve = self._reserve.blocks(len(roster.live), num_prompts)
         watermark = settings.keep_free_blocks or [0] * len(reserve)
         return tuple(map(operator.add, reserve, watermark))
+
+    def _holds(self, remembered: RememberedRefusal, keep_free: Sequence[int]) -> bool:
+        """Whether asking again is in vain: states in stock were retired since, and may go back."""
+        holds = remembered.holds_for(keep_free) and not self._idle.stock
+        if holds:
+            self._refusals.note_waiting(remembered.refusal)
+        return holds
 
     def _lookup_of(self, refusal: Refusal) -> Lookup:
         nothing: tuple[list[BlockId], ...] = tuple([] for _ in self._plan.groups)

@@ -68,11 +68,14 @@ class Abundance:
         return Allowance(is_plenty=True, rows_ahead=self._rows_ahead, state_rows=any_number)
 
     def within(self, most_idle: Sequence[int], num_requests: int) -> Allowance:
-        """Where it is not: so many blocks by class, shared among so many requests."""
+        """Where it is not: so many blocks by class, shared among so many requests.
+
+        Where they are too few for all, those who come first may have one row each.
+        """
         rows_ahead, state_rows = self._rows_ahead, []
         for index, members in enumerate(self._plan.kinds):
             most = most_idle[self._plan.class_of_kind(KindId(index))] // len(members)
             state_rows.append(most)
             if self._grows[index]:
-                rows_ahead = min(rows_ahead, most // max(num_requests, 1))
+                rows_ahead = min(rows_ahead, max(most // num_requests, min(most, 1)))
         return Allowance(is_plenty=False, rows_ahead=rows_ahead, state_rows=state_rows)

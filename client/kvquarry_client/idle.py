@@ -37,30 +37,43 @@ class IdleBlocks:
 
     def is_within(self, most_idle: Sequence[int]) -> bool:
         """Whether no more than so many blocks of each class are idle."""
-        idle = self._granted()
-        self.stock.count_blocks(idle)
-        return all(num_blocks <= most for num_blocks, most in zip(idle, most_idle, strict=True))
+        return not any(self._beyond(most_idle))
 
-    def return_excess(self, most_idle: Sequence[int]) -> None:
-        """Give back what is idle beyond so many blocks of each class.
+    def cut_down(self, most_idle: Sequence[int]) -> None:
+        """Give back what lies idle beyond so many blocks of each class.
 
-        Of states only the excess, those first that lay in stock for longest. What was granted to
-        requests goes back as a whole: a part of each would leave everybody short of a step's needs.
+        What waiting requests keep goes first; then the states that lay in stock for longest; then
+        what was granted ahead to those who have most of it.
         """
-        granted = self._granted()
-        columns = list(zip(granted, most_idle, strict=True))
-        if any(num_blocks > most for num_blocks, most in columns):
-            self._return_granted()
-            columns = [(0, most) for most in most_idle]
-        left = [max(most - num_blocks, 0) for num_blocks, most in columns]
-        self._give_back(self.stock.take_beyond(left))
+        if self._roster.kept and not self.is_within(most_idle):
+            self.let_go(list(self._roster.kept))
+        beyond = self._beyond(most_idle)
+        if any(beyond):
+            self._give_back(self.stock.take_beyond(beyond))
+            by_size = sorted(self._roster.live.values(), key=lambda one: -one.unspent.num_blocks)
+            for request in by_size:
+                if not request.unspent.relieves(beyond):
+                    return
+                self.settle([request])
+
+    def _beyond(self, most_idle: Sequence[int]) -> list[int]:
+        """What is idle beyond so many blocks, by class."""
+        idle = [0] * len(self._plan.classes)
+        for request in self._roster.live.values():
+            request.unspent.count_blocks(idle)
+        for request_id in self._roster.kept:
+            self._roster.pending[request_id].unspent.count_blocks(idle)
+        self.stock.count_blocks(idle)
+        return [max(num - most, 0) for num, most in zip(idle, most_idle, strict=True)]
 
     def return_all(self) -> bool:
         """Give back everything, since memory is short; False where there was nothing."""
-        returned_some = self._return_granted()
+        unspent = [one for one in self._roster.live.values() if one.unspent]
+        num_kept = self.let_go(list(self._roster.kept))
+        self.settle(unspent)
         states = self.stock.take_all()
         self._give_back(states)
-        return returned_some or bool(states)
+        return bool(num_kept or unspent or states)
 
     def settle(self, unspent: Iterable[ShadowRequest]) -> None:
         """Requests give back what they were granted and have not spent."""
@@ -82,26 +95,14 @@ class IdleBlocks:
         """Call once a step: states that lay in stock for long go back."""
         self._give_back(self.stock.take_idle())
 
+    def return_states(self) -> None:
+        """Give back the states that nobody uses."""
+        self._give_back(self.stock.take_all())
+
     def trim(self) -> None:
         """Give back the states that nobody uses, unless somebody runs and they may be kept."""
         if not (self._keeps_states and self._roster):
-            self._give_back(self.stock.take_all())
-
-    def _granted(self) -> list[int]:
-        """Blocks by class that were granted to requests and lie idle."""
-        idle = [0] * len(self._plan.classes)
-        for request in self._roster.live.values():
-            request.unspent.count_blocks(idle)
-        for request_id in self._roster.kept:
-            self._roster.pending[request_id].unspent.count_blocks(idle)
-        return idle
-
-    def _return_granted(self) -> bool:
-        """Give back all that was granted and lies idle; False where there was nothing."""
-        unspent = [one for one in self._roster.live.values() if one.unspent]
-        num_kept = self.let_go(list(self._roster.kept))
-        self.settle(unspent)
-        return bool(num_kept or unspent)
+            self.return_states()
 
     def _give_back(self, idle: Iterable[tuple[KindId, list[Row]]]) -> None:
         for kind, rows in idle:

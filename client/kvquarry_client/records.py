@@ -211,6 +211,11 @@ class ShadowRequest:
                     wanted = max(wanted, min(num_rows - num_granted, most))
         return wanted
 
+    def num_slots_left(self) -> int:
+        """Slots that it goes on with before a kind that grows needs another row."""
+        slots = (table.most_slots() for table in self.tables if table.grows)
+        return min(slots, default=ANY_NUMBER) - self.num_slots
+
     def _rows_to_its_end(self, kind: KindId) -> int:
         if self._most_tokens is None:
             return ANY_NUMBER

@@ -36,7 +36,20 @@ class RefusalMemo:
     """
 
     def __init__(self) -> None:
+        #: Whether somebody waits for memory, this step or the last: then nothing may lie idle.
+        self.is_pressing = False
+        self._was_refused = False
         self._refusals: dict[str, RememberedRefusal] = {}
+
+    def begin_step(self) -> None:
+        """A step starts: who waited for a state of the last one may ask again."""
+        self.is_pressing, self._was_refused = self._was_refused, False
+        self.clear_cause(RefusalCause.SAME_STEP)
+
+    def note_waiting(self, refusal: Refusal) -> None:
+        """Somebody was refused, now or before, and still waits."""
+        if refusal.cause is RefusalCause.SHORTAGE:
+            self.is_pressing = self._was_refused = True
 
     def find(self, request_id: str) -> RememberedRefusal | None:
         """The refusal that still holds for a request, or None."""

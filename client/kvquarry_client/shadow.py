@@ -61,6 +61,7 @@ class Shadow:
             ledger,
             roster=self._roster,
             idle=self._idle,
+            refusals=self._refusals,
             settings=settings,
             on_moves=self._rename,
         )

@@ -31,6 +31,10 @@ class StateStock:
             for index in range(len(plan.kinds))
         ]
 
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return any(self._rows)
+
     def num_rows(self, kind: KindId) -> int:
         """Rows to be had without asking."""
         return len(self._rows[kind])
@@ -83,14 +87,16 @@ class StateStock:
         """Every row, when nobody runs or memory is short."""
         return self._take_first([len(rows) for rows in self._rows])
 
-    def take_beyond(self, most: Sequence[int]) -> list[tuple[KindId, list[Row]]]:
-        """The rows beyond so many blocks of each class."""
-        excess = []
-        for kind, rows in enumerate(self._rows):
-            size_class = self._plan.class_of_kind(KindId(kind))
-            width = len(self._plan.kinds[kind])
-            excess.append(max(len(rows) - most[size_class] // width, 0))
-        return self._take_first(excess)
+    def take_beyond(self, beyond: list[int]) -> list[tuple[KindId, list[Row]]]:
+        """Rows of ``beyond[c]`` blocks of every class ``c``, which shrinks by what is taken."""
+        num_rows = [0] * len(self._rows)
+        for index, rows in enumerate(self._rows):
+            size_class = self._plan.class_of_kind(KindId(index))
+            if rows and beyond[size_class] > 0:
+                width = len(rows[0])
+                num_rows[index] = min(-(-beyond[size_class] // width), len(rows))
+                beyond[size_class] -= num_rows[index] * width
+        return self._take_first(num_rows)
 
     def _take_first(self, num_rows: Sequence[int]) -> list[tuple[KindId, list[Row]]]:
         """The rows that lay in stock for longest, by kind."""

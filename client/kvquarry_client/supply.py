@@ -7,7 +7,7 @@ and as many states as will be needed at once.
 
 That is luxury. Where memory is plenty it costs nobody anything; where it is not, it stays within
 a small share of what could be evicted (see :mod:`kvquarry_core.luxury`), and whoever asks while
-more lies idle first gives that back. All of it goes back before anybody goes without.
+more lies idle first gives all of that back. All of it goes back before anybody goes without.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from kvquarry_client.foresight import Foresight
 from kvquarry_client.idle import IdleBlocks
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest
+from kvquarry_client.refusals import RefusalMemo
 from kvquarry_client.roster import Roster
 from kvquarry_client.scheduling import Allocation, ShadowSettings
 from kvquarry_core.ids import KindId
@@ -44,6 +45,7 @@ class Supply:
         *,
         roster: Roster,
         idle: IdleBlocks,
+        refusals: RefusalMemo,
         settings: ShadowSettings,
         on_moves: Callable[[Sequence[Move]], None],
     ) -> None:
@@ -52,6 +54,7 @@ class Supply:
         self._ledger = ledger
         self._roster = roster
         self._idle = idle
+        self._refusals = refusals
         self._on_moves = on_moves
         self._stock = idle.stock
         self._abundance = Abundance(plan, ledger, ahead_tokens=settings.ahead_tokens)
@@ -98,16 +101,24 @@ class Supply:
         return self._foresight.states(self._stock.stocks)
 
     def allow(self, by_group: Sequence[int]) -> Allowance:
-        """What may be had besides so many blocks; what lies idle beyond that goes back first."""
+        """What may be had besides so many blocks; what lies idle beyond that goes back first.
+
+        Nothing while somebody waits for memory.
+        """
+        if self._refusals.is_pressing:
+            self._idle.cut_down([0] * len(self._plan.classes))
+            return self.nothing_allowed
         if self._abundance.is_plenty(by_group):
             return self._abundance.without_bounds()
         most_idle = self._abundance.most_idle()
         if self._abundance.is_on:
-            self._idle.return_excess(most_idle)
+            self._idle.cut_down(most_idle)
         return self._abundance.within(most_idle, 1 + len(self._roster.live))
 
     def may_keep(self) -> bool:
         """Whether all that lies idle may stay so."""
+        if self._refusals.is_pressing:
+            return False
         if self._abundance.is_plenty([1] * len(self._plan.groups)):
             return True
         return self._abundance.is_on and self._idle.is_within(self._abundance.most_idle())
@@ -161,7 +172,11 @@ class Supply:
         if not rows_ahead:
             return []
         pairs = ((one, one.rows_to_ask_ahead(rows_ahead)) for one in self._roster.live.values())
-        return [(one, rows) for one, rows in pairs if rows]
+        low = [(one, rows) for one, rows in pairs if rows]
+        if rows_ahead == 1:
+            # There is not one for everybody: whoever needs it first asks first.
+            low.sort(key=lambda pair: pair[0].num_slots_left())
+        return low
 
     def _in_all(self, missing: Sequence[int]) -> list[int]:
         """Rows that must be in stock so that none are missing, by kind."""

@@ -24,6 +24,11 @@ class Unspent:
         """Whether there is something to give back."""
         return any(columns[0] for columns in self.columns)
 
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of all kinds."""
+        return sum(len(columns[0]) * len(columns) for columns in self.columns)
+
     def num_rows(self, kind: KindId) -> int:
         """Rows of a kind."""
         return len(self.columns[kind][0])
@@ -68,6 +73,18 @@ class Unspent:
             num_rows = len(columns[0])
             if num_rows:
                 by_class[self._plan.class_of_kind(KindId(kind))] += num_rows * len(columns)
+
+    def relieves(self, beyond: list[int]) -> bool:
+        """Whether giving all of this back would help where ``beyond[c]`` blocks are too many.
+
+        If so, they shrink by it.
+        """
+        here = [0] * len(beyond)
+        self.count_blocks(here)
+        if not any(num and more > 0 for num, more in zip(here, beyond, strict=True)):
+            return False
+        beyond[:] = [more - num for num, more in zip(here, beyond, strict=True)]
+        return True
 
     def rename(self, renames: Renames) -> None:
         """Blocks moved."""
