@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loadtest.benchmarks.bench import bench_of
 from loadtest.benchmarks.fairness import fairness, fairness_table
 from loadtest.benchmarks.mixes import DECODE_HEAVY, PREFILL_HEAVY
+from loadtest.benchmarks.own_time import own_time, own_time_table
 from loadtest.benchmarks.recording import Recording, record
 from loadtest.benchmarks.saturation import saturation, saturation_table
 from loadtest.benchmarks.service_process import own_service
@@ -28,16 +29,18 @@ class Extent:
         run_s: Seconds of one run.
         num_engines: Numbers of engines.
         num_steps: Scheduler steps in a made-up recording.
+        num_admissions: Of the calm engine, in the service's own time.
     """
 
     num_rounds: int
     run_s: float
     num_engines: tuple[int, ...]
     num_steps: int
+    num_admissions: int
 
 
-_FULL = Extent(5, 1.0, (1, 2, 8), 1000)
-_QUICK = Extent(2, 0.3, (1, 2), 60)
+_FULL = Extent(5, 1.0, (1, 2, 8), 1000, 300)
+_QUICK = Extent(2, 0.3, (1, 2), 60, 20)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -51,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         with bench_of(service, most, num_rounds=extent.num_rounds, run_s=extent.run_s) as bench:
             load = saturation(bench, recordings, extent.num_engines)
             fair = [fairness(bench, recording) for recording in recordings]
+    own = [own_time(recording, extent.num_admissions) for recording in recordings]
     facts = [_facts(recording) for recording in recordings]
     document = {
         "benchmark": "service",
@@ -59,8 +63,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         "recordings": facts,
         "saturation": load,
         "fairness": fair,
+        "own_time": own,
     }
-    text = "\n".join((_facts_table(facts), saturation_table(load), fairness_table(fair)))
+    tables = (
+        _facts_table(facts),
+        saturation_table(load),
+        fairness_table(fair),
+        own_time_table(own),
+    )
+    text = "\n".join(tables)
     say(text, as_json=document if arguments.json else None)
 
 

@@ -79,6 +79,12 @@ def test_the_service_is_loaded_by_engines_whose_answers_are_the_recorded_ones() 
             assert figures["admissions"] > 0
             assert 0 < figures["p50_us"] <= figures["p99_us"]
 
+    for one in document["own_time"]:
+        floods = one["floods"]
+        assert list(floods) == ["0", "1", "3"]
+        assert floods["0"]["p99_to_alone"] == 1
+        assert all(0 < figures["p50_us"] <= figures["p99_us"] for figures in floods.values())
+
 
 def test_an_answer_that_differs_from_the_recorded_one_is_counted() -> None:
     with own_service() as service:

@@ -1,7 +1,9 @@
 """The stream's way through the servicer, with a call that is a list of messages."""
 
 import asyncio
+import gc
 import logging
+import weakref
 from typing import NoReturn
 
 import grpc
@@ -247,3 +249,19 @@ def test_streams_that_have_not_said_hello_are_bounded_in_number() -> None:
             await servicer.Attach(None, FakeCall(hello(attachment), batch(1)))  # type: ignore[arg-type]
 
     asyncio.run(run())
+
+
+def test_a_dropped_pool_is_freed_without_the_garbage_collector() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    call = FakeCall(hello(attachment), batch(1), batch(2))
+    gc.collect()
+    gc.disable()
+    try:
+        serve(registry, call)
+        registry.close(attachment.identity.pool_id, attachment.identity.incarnation)
+        pool = weakref.ref(attachment.pool)
+        del attachment
+        assert pool() is None
+    finally:
+        gc.enable()
