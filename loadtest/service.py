@@ -40,7 +40,7 @@ class Extent:
 
 
 _FULL = Extent(5, 1.0, (1, 2, 8), 1000, 300)
-_QUICK = Extent(2, 0.3, (1, 2), 60, 20)
+_QUICK = Extent(2, 0.2, (1, 2), 60, 10)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
