@@ -39,7 +39,7 @@ class Extent:
     num_admissions: int
 
 
-_FULL = Extent(5, 1.0, (1, 2, 8), 1000, 300)
+_FULL = Extent(5, 1.0, (1, 2, 8), 1000, 200)
 _QUICK = Extent(2, 0.2, (1, 2), 60, 10)
 
 

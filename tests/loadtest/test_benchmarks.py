@@ -10,11 +10,12 @@ import pytest
 from kvquarry.v1alpha import pool_pb2
 from loadtest.benchmarks.effects import EffectCounter
 from loadtest.benchmarks.mixes import DECODE_HEAVY
-from loadtest.benchmarks.recording import record
+from loadtest.benchmarks.recording import record, recording_of
 from loadtest.benchmarks.replay import Pace, replay
 from loadtest.benchmarks.samples import percentile, spread
 from loadtest.benchmarks.service_process import own_service
 from loadtest.benchmarks.tables import table
+from loadtest.benchmarks.tape import Said
 from tests.architecture.repository import ROOT
 
 # A run takes a few seconds; importing vLLM on a busy machine takes more.
@@ -94,6 +95,26 @@ def test_an_answer_that_differs_from_the_recorded_one_is_counted() -> None:
         tally = replay(other_life.target, "engine", recording, Pace(4), run_s=0.2)
     assert tally.num_batches > 0
     assert tally.num_mismatches == len(tally.exchanges_s)
+
+
+def test_what_was_never_answered_is_left_out_of_a_recording() -> None:
+    step = pool_pb2.Operation(begin_step=pool_pb2.BeginStep())
+    hello = pool_pb2.AttachRequest(hello=pool_pb2.Hello(pool_id="p"))
+    batches = [
+        pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=n, operations=[step], quiet=n != 2))
+        for n in (1, 2, 3)
+    ]
+    welcome = pool_pb2.AttachResponse(welcome=pool_pb2.Welcome())
+    answer = pool_pb2.AttachResponse(result=pool_pb2.BatchResult(number=2))
+    said = {
+        Said.OPENING: [b"first try", b"second try"],
+        Said.REQUEST: [one.SerializeToString() for one in (hello, *batches)],
+        Said.RESPONSE: [one.SerializeToString() for one in (welcome, answer)],
+    }
+    recording = recording_of("mix", "somebody", said)
+    assert recording.opening == b"second try"
+    assert [batch.request for batch in recording.batches] == said[Said.REQUEST][1:3]
+    assert [batch.response for batch in recording.batches] == [None, said[Said.RESPONSE][1]]
 
 
 def test_every_block_taken_is_freed_or_dropped_when_all_requests_are_over() -> None:

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from loadtest.benchmarks.replay import Pace, replay
+from loadtest.benchmarks.service_process import own_service
+from loadtest.engine import prefill_heavy
+from loadtest.engine_recording import record_engine
 from tests.architecture.repository import ROOT
 
 TIMEOUT_S = 280
@@ -56,3 +60,15 @@ def test_each_prompt_hits_up_to_its_last_block_and_answers_the_same(tmp_path: Pa
     assert measured["outputs_as_first_of_stock"] == {"stock": 1.0, "kvquarry 32": 1.0}
     assert measured["speedup_later"]["kvquarry 32"]["median"] > 0
     assert plot.read_text().count("<polyline") == 4
+
+
+@pytest.mark.nightly
+def test_what_a_real_engine_said_can_be_said_again() -> None:
+    with own_service() as service:
+        recording = record_engine(service.target, "prefill-heavy", prefill_heavy(8))
+        tally = replay(service.target, "engine", recording, Pace(4), run_s=0.2)
+    assert sum(batch.is_admission for batch in recording.batches) >= 8
+    assert recording.source == "vLLM"
+    assert tally.num_batches >= len(recording.batches)
+    assert tally.num_effects >= sum(recording.effects.values()) > 0
+    assert tally.num_mismatches == 0
