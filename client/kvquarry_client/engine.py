@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
-from kvquarry_client import wire
 from kvquarry_client.channel import open_channel
 from kvquarry_client.inproc import open_inproc
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
+from kvquarry_client.wire import plans
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
@@ -68,7 +68,7 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
         return _open_inproc(plan, policies, pin_cap)
-    request = wire.open_request(engine, groups, pool_bytes, num_workers, model, policies)
+    request = plans.open_request(engine, groups, pool_bytes, num_workers, model, policies)
     return _open_remote(where, request, plan, connect_timeout_s)
 
 
@@ -95,7 +95,7 @@ def _open_remote(
         target,
         timeout_s=connect_timeout_s,
     )
-    wire.check_same_plan(plan, opened.plan)
+    plans.check_same_plan(plan, opened.plan)
     if opened.earlier_was_attached:
         logger.warning(
             "engine %s has taken the pool of an attached engine of its name at %s: if that was no "

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
-from kvquarry_client import wire
 from kvquarry_client.answer_checks import AnswerChecks
 from kvquarry_client.errors import Nonsense
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
+from kvquarry_client.wire import results
+from kvquarry_client.wire.batches import BatchBuilder
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask
 from kvquarry_core.plan import Plan
@@ -45,7 +46,7 @@ class Session:
         self._channel = channel
         self._opened = opened
         self._checks = AnswerChecks(plan)
-        self._batch = wire.BatchBuilder()
+        self._batch = BatchBuilder()
         self._last_number = 0
         self._last_read = 0
         self._num_waits = 0
@@ -53,7 +54,7 @@ class Session:
         self._revision = 0
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
-        self._free_memory = wire.no_memory_known(opened.plan)
+        self._free_memory = results.no_memory_known(opened.plan)
         self._is_closed = False
         self._stream = LastingStream(self._new_stream, target, patience_s=reconnect_timeout_s)
         # The buffering operations are the builder's own.
@@ -75,7 +76,7 @@ class Session:
         """See :meth:`Ledger.ask`."""
         for ask in asks:
             self._batch.ask(ask)
-        answers = wire.answers(self._exchange(), len(asks))
+        answers = results.answers(self._exchange(), len(asks))
         for ask, answer in zip(asks, answers, strict=True):
             self._checks.check(ask, answer)
         return answers
@@ -83,7 +84,7 @@ class Session:
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
         self._batch.reset_cache()
-        return wire.is_cache_reset(self._exchange())
+        return results.is_cache_reset(self._exchange())
 
     def end_step(self) -> None:
         """See :meth:`Ledger.end_step`: a message costs the service more than what is in it."""
@@ -163,15 +164,15 @@ class Session:
     def _read(self) -> pool_pb2.BatchResult:
         """The next result."""
         result = self._stream.read()
-        mistake = wire.batch_error(result)
+        mistake = results.batch_error(result)
         if mistake is not None:
             raise mistake
         if result.number > self._last_read:
-            self._evictions += wire.evictions(result)
-            self._revision -= wire.num_refused(result)
+            self._evictions += results.evictions(result)
+            self._revision -= results.num_refused(result)
         self._last_read = result.number
-        self._used_fraction = wire.used_fraction(result)
-        self._free_memory = wire.free_memory(result)
+        self._used_fraction = results.used_fraction(result)
+        self._free_memory = results.free_memory(result)
         return result
 
     def _new_stream(self) -> BatchStream:

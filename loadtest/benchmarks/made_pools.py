@@ -3,7 +3,7 @@
 import grpc
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc, worker_pb2, worker_pb2_grpc
-from kvquarry_client import wire
+from kvquarry_client.wire import plans
 from kvquarry_core.plan import make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY
 from kvquarry_core.worker_layout import planned_views
@@ -19,7 +19,7 @@ _TIMEOUT_S = 20.0
 
 def made_opening(engine: str) -> pool_pb2.OpenPoolRequest:
     """How a made-up engine opens its pool."""
-    return wire.open_request(engine, GROUPS, POOL_BYTES, 1, "made up", NO_CHOICE_BUT_STAY)
+    return plans.open_request(engine, GROUPS, POOL_BYTES, 1, "made up", NO_CHOICE_BUT_STAY)
 
 
 def open_pool(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kvquarry.v1alpha import pool_pb2
-from kvquarry_client.wire import answer as read_answer
+from kvquarry_client.wire.results import answer as read_answer
 from kvquarry_core.ids import BlockId, ClassId
 from kvquarry_core.messages import Admission, Answer, Grant
 from kvquarry_core.relocation import Move

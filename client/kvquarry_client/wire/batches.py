@@ -1,0 +1,158 @@
+"""Batches of operations, to the wire."""
+
+from collections.abc import Sequence
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.messages import (
+    AdmitRequest,
+    AheadRequest,
+    Ask,
+    FullRows,
+    GrowRequest,
+    LeaseRequest,
+    PinRequest,
+)
+
+#: A request that is over gives up all of its blocks at once.
+_WEIGHT_OF_FREE = 32
+
+
+class BatchBuilder:
+    """Gathers operations in order; neighbours of one sort share the columns of one message."""
+
+    def __init__(self) -> None:
+        self._message = pool_pb2.AttachRequest()
+        # Filled where they stand: a message that is put into another one is copied.
+        self._operations = self._message.batch.operations
+        self._last_sort = ""
+        #: How much work the batch is for the service: blocks, roughly.
+        self.weight = 0
+
+    def __len__(self) -> int:
+        """Operations, as the service counts them."""
+        return len(self._operations)
+
+    def finish(self, number: int, *, quiet: bool) -> pool_pb2.AttachRequest:
+        """The batch so far; the builder starts anew."""
+        message, self._message = self._message, pool_pb2.AttachRequest()
+        self._operations = self._message.batch.operations
+        self._last_sort, self.weight = "", 0
+        message.batch.number = number
+        message.batch.quiet = quiet
+        return message
+
+    def ask(self, ask: Ask) -> None:
+        """Add whatever has to be answered."""
+        match ask:
+            case AdmitRequest():
+                self._admit(ask)
+            case GrowRequest():
+                grow = self._new().grow
+                grow.handle = ask.handle
+                grow.block_counts.extend(ask.num_blocks)
+            case LeaseRequest():
+                self._new().lease.block_counts.extend(ask.num_blocks)
+            case AheadRequest():
+                ahead = self._new().grant_ahead
+                ahead.handles.extend(ask.handles)
+                ahead.block_counts.extend(ask.num_blocks)
+            case PinRequest():
+                pin = self._new().pin
+                pin.pin_id = ask.pin_id
+                pin.hashes.extend(ask.hashes)
+                pin.ttl_seconds = ask.ttl_s
+
+    def unpin(self, pin_id: str) -> None:
+        """Add a pin to an Unpin."""
+        self._last("unpin").unpin.pin_ids.append(pin_id)
+
+    def reset_cache(self) -> None:
+        """Add a ResetCache."""
+        self._new().reset_cache.SetInParent()
+
+    def take(self, handle: Handle, group: GroupId, num_blocks: int) -> None:
+        """Add a row to a Take."""
+        columns = self._last("take").take
+        columns.handles.append(handle)
+        columns.groups.append(group)
+        columns.block_counts.append(num_blocks)
+        self.weight += 1
+
+    def settle(self, handle: Handle) -> None:
+        """Add a request to a Settle."""
+        self._last("settle").settle.handles.append(handle)
+
+    def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add blocks to a GiveBack."""
+        columns = self._last("give_back").give_back
+        columns.groups.append(group)
+        columns.block_counts.append(len(blocks))
+        columns.blocks.extend(blocks)
+
+    def commit(self, rows: FullRows) -> None:
+        """Add a run of rows to a Commit."""
+        columns = self._last("commit").commit
+        columns.handles.append(rows.handle)
+        columns.kinds.append(rows.kind)
+        columns.row_counts.append(len(rows.hashes))
+        columns.hashes.extend(rows.hashes)
+        columns.blocks.extend(rows.blocks)
+        self.weight += len(rows.hashes)
+
+    def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add blocks to a Drop."""
+        columns = self._last("drop").drop
+        columns.handles.append(handle)
+        columns.groups.append(group)
+        columns.block_counts.append(len(blocks))
+        columns.blocks.extend(blocks)
+
+    def free(self, handle: Handle) -> None:
+        """Add a request to a Free."""
+        self._last("free").free.handles.append(handle)
+        self.weight += _WEIGHT_OF_FREE
+
+    def begin_step(self) -> None:
+        """Add a BeginStep."""
+        self._new().begin_step.SetInParent()
+
+    def compare_books(self, revision: int, digest: bytes) -> None:
+        """Add a CompareBooks."""
+        books = self._new().compare_books
+        books.revision = revision
+        books.digest = digest
+
+    def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
+        """Add a Forget."""
+        forget = self._new().forget
+        forget.group = group
+        forget.blocks.extend(blocks)
+
+    def _admit(self, request: AdmitRequest) -> None:
+        admit = self._new().admit
+        admit.handle = request.handle
+        admit.hashes.extend(request.hashes)
+        admit.token_count = request.num_tokens
+        admit.max_hit_tokens = request.max_hit_tokens
+        admit.max_grant_tokens = request.max_grant_tokens
+        admit.lookahead_tokens = request.lookahead_tokens
+        admit.must_fit_tokens = request.must_fit_tokens
+        admit.keep_free_block_counts.extend(request.keep_free_blocks)
+        admit.states_are_leased = request.states_are_leased
+        admit.in_flight_tokens = request.in_flight_tokens
+        admit.encoder_tokens = request.encoder_tokens
+        admit.priority = request.priority
+
+    def _last(self, sort: str) -> pool_pb2.Operation:
+        """The last operation if it is of this sort, else a new one."""
+        if sort != self._last_sort:
+            operation = self._new()
+            self._last_sort = sort
+            return operation
+        return self._operations[-1]
+
+    def _new(self) -> pool_pb2.Operation:
+        """A new operation that no later one joins."""
+        self._last_sort = ""
+        return self._operations.add()
