@@ -50,7 +50,18 @@ class Coordinator:
         )
 
     def longest_hit(self, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int) -> Hit:
-        """The longest prefix of at most ``max_tokens`` tokens that every kind accepts.
+        """The longest prefix of at most ``max_tokens`` tokens that every kind accepts."""
+        if self._never_hits:
+            return self.no_hit
+        if len(self.rules) > 1:
+            return self.reconcile(index, hashes, max_tokens)
+        view = Hashes(hashes, self._hashes_per_block[0], max_tokens // self._hash_tokens)
+        limit = self._limit(hashes, max_tokens)
+        found = self.rules[0].longest_hit(index, KindId(0), view, limit)
+        return Hit(found.num_tokens, found.num_tokens, (found,))
+
+    def reconcile(self, index: PrefixIndex, hashes: Sequence[BlockHash], max_tokens: int) -> Hit:
+        """The same for any number of kinds, one of which at least can be hit.
 
         Each kind accepts a candidate length or shortens it; a shorter one is put to all kinds
         again, until nobody objects. A kind shortens no further than to the longest that it has
@@ -58,17 +69,10 @@ class Coordinator:
         this ends. A window or a state may have a long prefix and lack a shorter one: they are
         asked anew every time.
         """
-        if self._never_hits:
-            return self.no_hit
         most_hashes = max_tokens // self._hash_tokens
         views = [Hashes(hashes, units, most_hashes) for units in self._hashes_per_block]
-        limit = min(most_hashes, len(hashes)) * self._hash_tokens
-        limit = limit // self._alignment * self._alignment
-        if len(self.rules) == 1:
-            found = self.rules[0].longest_hit(index, KindId(0), views[0], limit)
-            return Hit(found.num_tokens, found.num_tokens, (found,))
         hits: list[KindHit | None] = [None] * len(self.rules)
-        longest, candidate = 0, limit
+        longest, candidate = 0, self._limit(hashes, max_tokens)
         while candidate:
             length = candidate
             for kind, rule in enumerate(self.rules):
@@ -85,6 +89,11 @@ class Coordinator:
                 return Hit(length, max(longest, length), tuple(hit or NO_HIT for hit in hits))
             candidate = length
         return Hit(0, longest, (NO_HIT,) * len(self.rules))
+
+    def _limit(self, hashes: Sequence[BlockHash], max_tokens: int) -> int:
+        """The longest prefix that has hashes, in tokens, where a hit may end."""
+        limit = min(max_tokens // self._hash_tokens, len(hashes)) * self._hash_tokens
+        return limit // self._alignment * self._alignment
 
 
 def shorten(hit: KindHit, max_tokens: int, block_tokens: int) -> KindHit:

@@ -41,6 +41,23 @@ def filled(plan: Plan, keys: Iterable[Key]) -> PrefixIndex:
     return index
 
 
+@examples(200)
+@given(st.text("ab", max_size=24), st.sets(st.integers(0, 24)), st.integers(0, 60), st.data())
+def test_a_model_of_one_kind_finds_the_same_by_the_short_way(
+    prompt: str, held: set[int], max_tokens: int, data: st.DataObject
+) -> None:
+    specs = [attention(16, 2), draft(16, 2), window(16, 5, 2), chunks(16, 6, 2), states(48, 2)]
+    plan = plan_of([data.draw(st.sampled_from(specs))])
+    names = hashes(prompt)
+    index = filled(plan, {(KindId(0), name) for place, name in enumerate(names) if place in held})
+    coordinator = Coordinator(plan)
+    short, general = (
+        way(index, names, max_tokens) for way in (coordinator.longest_hit, coordinator.reconcile)
+    )
+    assert (short.num_tokens, short.longest_tokens) == (general.num_tokens, general.longest_tokens)
+    assert [list(kind.rows) for kind in short.kinds] == [list(kind.rows) for kind in general.kinds]
+
+
 @st.composite
 def lookups(draw: st.DrawFn) -> tuple[Plan, set[Key], list[BlockHash], int]:
     """A model of up to four kinds, some content, a prompt, and a limit."""
