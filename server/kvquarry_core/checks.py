@@ -1,6 +1,6 @@
 """What a pool accepts: every argument is checked here before anything moves."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
@@ -153,12 +153,14 @@ def _check_each(
     column: Sequence[BlockId],
     *,
     leased: Container[BlockId],
-    held: Container[BlockId],
+    held: Collection[BlockId],
 ) -> None:
     """The slow way, for blocks that do not stand together among those a request may commit."""
     size_class = store.plan.class_of_group[group]
     if len(set(column)) != len(column):
         raise UsageError(Reason.ALREADY_COMMITTED, f"a block of group {group} is committed twice")
+    if len(column) > 1:
+        held = set(held)  # else each of many blocks is looked for among all of a long request
     for block in column:
         if block in leased:
             continue

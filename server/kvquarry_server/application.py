@@ -43,7 +43,7 @@ from kvquarry_server.outcomes import Answer, CacheReset
 
 _Item = TypeVar("_Item")
 #: What has columns of any length.
-Columnar = AheadRequest | Take | Settle | GiveBack | Commit | Drop | Free | Forget
+Columnar = AheadRequest | Take | Settle | GiveBack | Drop | Free | Forget
 _Unanswered = Take | Settle | GiveBack | Commit | Drop | Free | BeginStep | Forget | Unreadable
 
 
@@ -84,8 +84,6 @@ def check_operation(pool: Pool, operation: Columnar) -> None:
             _check_ahead(pool, operation)
         case Take():
             _check_take(pool, operation)
-        case Commit():
-            pool.check_rows(_full_rows(pool, operation))
         case Drop():
             _dropped_runs(pool, operation)
         case GiveBack():
@@ -177,10 +175,11 @@ def _returned_runs(pool: Pool, give_back: GiveBack) -> list[tuple[GroupId, list[
 
 
 def _commit(pool: Pool, commit: Commit) -> None:
-    pool.commit_rows(_full_rows(pool, commit))
+    pool.commit_rows(full_rows(pool, commit))
 
 
-def _full_rows(pool: Pool, commit: Commit) -> list[FullRows]:
+def full_rows(pool: Pool, commit: Commit) -> list[FullRows]:
+    """The runs of a commit, of kinds that exist; whether they may be committed is not asked."""
     _check_columns(commit.handles, commit.kinds, commit.num_rows)
     limits.check_hashes(commit.hashes)
     for kind in commit.kinds:

@@ -7,10 +7,11 @@ worked on, but nobody may touch this one; so what was checked stays true.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kvquarry_core.checks import check_no_block_twice
 from kvquarry_core.messages import AheadGrant, AheadRequest, Grant
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
-from kvquarry_server.application import apply_operation, check_operation
+from kvquarry_server.application import apply_operation, check_operation, full_rows
 from kvquarry_server.operations import (
     Commit,
     Drop,
@@ -25,10 +26,11 @@ from kvquarry_server.operations import (
 from kvquarry_server.outcomes import Answer, CacheReset
 from kvquarry_server.slices import Slices
 
-_Parted = Take | Settle | GiveBack | Commit | Drop | Free | Forget
+_Parted = Take | Settle | GiveBack | Drop | Free | Forget
 
 # Half a millisecond of work or so.
 _MANY_ROWS: Final = 256
+_MANY_RUNS: Final = 4
 # A freed request may hold thousands of blocks.
 _MANY_REQUESTS: Final = 8
 # Granting ahead looks at the whole pool's memory for each row.
@@ -54,9 +56,12 @@ def apply_in_slices(pool: Pool, operation: Operation) -> Slices[Answer | None]:
             return (yield from _reset_cache(pool))
         case AheadRequest():
             return (yield from _grant_ahead(pool, operation))
-        case Take() | Settle() | GiveBack() | Commit() | Drop() | Free() | Forget():
+        case Commit():
+            yield from _commit(pool, operation)
+            return None
+        case Take() | Settle() | GiveBack() | Drop() | Free() | Forget():
             check_operation(pool, operation)
-            for part in _parts(operation, pool.plan):
+            for part in _parts(operation):
                 yield
                 apply_operation(pool, part)
             return None
@@ -81,7 +86,22 @@ def _grant_ahead(pool: Pool, ahead: AheadRequest) -> Slices[AheadGrant]:
     return AheadGrant(tuple(grants))
 
 
-def _parts(operation: _Parted, plan: Plan) -> Iterator[Operation]:
+def _commit(pool: Pool, commit: Commit) -> Slices[None]:
+    """Each run may be looked for in a long request, so they are checked in parts, too."""
+    runs = full_rows(pool, commit)
+    for handle in commit.handles:
+        pool.requests.record(handle)
+    for number, run in enumerate(runs, start=1):
+        pool.check_rows([run])
+        if number % _MANY_RUNS == 0:
+            yield
+    check_no_block_twice(pool.plan, runs)
+    for part in _parts_of_commit(commit, pool.plan):
+        yield
+        apply_operation(pool, part)
+
+
+def _parts(operation: _Parted) -> Iterator[Operation]:
     """Operations that come to the same, one after another."""
     match operation:
         case Take(handles, groups, num_blocks):
@@ -97,8 +117,6 @@ def _parts(operation: _Parted, plan: Plan) -> Iterator[Operation]:
             yield from _parts_of_give_back(operation)
         case Drop():
             yield from _parts_of_drop(operation)
-        case Commit():
-            yield from _parts_of_commit(operation, plan)
 
 
 def _parts_of_give_back(give_back: GiveBack) -> Iterator[GiveBack]:

@@ -1,5 +1,7 @@
 """A long operation comes to the same as if done in one go, and a mistake in it to nothing."""
 
+from itertools import takewhile
+
 import pytest
 
 from kvquarry_core.errors import Reason, UsageError
@@ -98,6 +100,22 @@ def test_the_life_of_many_blocks_is_done_in_slices() -> None:
     assert len(pool.store.index.commitments(KIND)) == NUM_BLOCKS - 300
     assert num_slices(pool, ResetCache()) > 2
     assert pool.store.index.commitments(KIND) == []
+    check_integrity(pool)
+
+
+def test_blocks_committed_against_their_order_are_checked_in_slices() -> None:
+    pool = pool_of(1)
+    handle = Handle(0)
+    pool.take(handle, GROUP, NUM_BLOCKS)
+    blocks = pool.requests[handle].held[GROUP][::-1]
+    names, ones = hashes(NUM_BLOCKS), [1] * NUM_BLOCKS
+    slices = apply_in_slices(
+        pool, Commit([handle] * NUM_BLOCKS, [KIND] * NUM_BLOCKS, ones, names, blocks)
+    )
+    num_before = sum(1 for _ in takewhile(lambda _: not pool.totals.commits, slices))
+    assert num_before >= NUM_BLOCKS // 10
+    finished(slices)
+    assert len(pool.store.index.commitments(KIND)) == NUM_BLOCKS
     check_integrity(pool)
 
 
