@@ -20,6 +20,9 @@ from kvquarry_core.messages import (
     Grant,
     GrowRequest,
     LeaseRequest,
+    Pinned,
+    PinRefusal,
+    PinRequest,
     Refusal,
 )
 from kvquarry_core.plan import Plan
@@ -40,7 +43,9 @@ class AnswerChecks:
             Nonsense: It is another one's, of another size, or names blocks that do not exist.
         """
         match ask, answer:
-            case _, Refusal():
+            case PinRequest(), Pinned() | PinRefusal():
+                return
+            case ((AdmitRequest() | GrowRequest() | LeaseRequest() | AheadRequest()), Refusal()):
                 return
             case AdmitRequest(), Admission():
                 self._check_columns(answer.hit_blocks)

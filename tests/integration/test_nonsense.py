@@ -11,7 +11,7 @@ from kvquarry_client.errors import Nonsense
 from kvquarry_client.session import Session
 from kvquarry_client.target import Target
 from kvquarry_core.ids import Handle
-from kvquarry_core.messages import GrowRequest
+from kvquarry_core.messages import GrowRequest, PinRequest
 from kvquarry_core.plan import make_plan
 from kvquarry_server.conversion.plans import plan_to_wire
 from tests.client.pools import HYBRID
@@ -108,4 +108,30 @@ def test_a_result_that_is_told_twice_evicts_once(tmp_path: Path) -> None:
         for _ in range(2):
             session.ask([GROW])
         assert len(session.take_evictions()) == 2
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (GRANT, "PinRequest was answered with Grant"),
+        (Answer(refusal=pool_pb2.Refusal(cause=1)), "PinRequest was answered with Refusal"),  # type: ignore[arg-type]
+        (Answer(pin_refusal=pool_pb2.PinRefusal(cause=77)), "cause 77"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_pin_is_pinned_or_refused_as_one(tmp_path: Path, answer: Answer, told: str) -> None:
+    service = StrangeService(answering(pool_pb2.BatchResult(answers=[answer])))
+    with serving(service, tmp_path / "s") as target:
+        session = attached(target)
+        with pytest.raises(Nonsense, match=told):
+            session.ask([PinRequest("p", [], 1.0)])
+        session.close()
+
+
+def test_an_ask_for_blocks_is_not_answered_with_a_pin(tmp_path: Path) -> None:
+    result = pool_pb2.BatchResult(answers=[Answer(pinned=pool_pb2.Pinned(token_count=1))])
+    with serving(StrangeService(answering(result)), tmp_path / "s") as target:
+        session = attached(target)
+        with pytest.raises(Nonsense, match="GrowRequest was answered with Pinned"):
+            session.ask([GROW])
         session.close()
