@@ -1,11 +1,12 @@
 """Ways to break the core, each of them a fault that this kind of code has had or could have."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.concession import Concession
 from kvquarry_core.contents import Contents
 from kvquarry_core.coordinator import Coordinator, Hit
 from kvquarry_core.eviction import CacheView, Lru
@@ -21,8 +22,10 @@ from kvquarry_core.group_rules import (
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle, KindId, SlabId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, Refusal
+from kvquarry_core.pins import Pin, Pins
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex, Rows
+from kvquarry_core.priorities import Priorities
 from kvquarry_core.resumption import Resumption
 from kvquarry_core.slabs import SlabMap
 
@@ -259,6 +262,43 @@ def checkpoints_grow_old(*_: object) -> None:
     """A request goes on, and the checkpoint of its next turn does not."""
 
 
+def pins_reference_nothing(self: Pins, pin: Pin) -> None:
+    """What is pinned may be evicted."""
+    for size_class, column in zip(self._plan.class_of_group, pin.held, strict=True):
+        self._num_pins[size_class].update(column)
+
+
+def pins_never_lapse(*_: object) -> None:
+    """A pin is for ever."""
+
+
+def pins_know_no_cap(*_: object) -> int:
+    """Whatever is pinned is nothing more."""
+    return 0
+
+
+def pins_outlive_their_content(*_: object) -> None:
+    """What is pinned is a prefix no longer, and nobody notices."""
+
+
+def concessions_promise_too_much(*_: object) -> bool:
+    """One pin is always enough."""
+    return True
+
+
+def concessions_are_made_in_no_order(self: Pins) -> Iterator[Pin]:
+    """The pin that lapses last gives way."""
+    return iter(sorted(self._pins.values(), key=lambda pin: -pin.deadline_s))
+
+
+def priorities_are_passed_over(*_: object) -> None:
+    """Everything is wanted equally."""
+
+
+def priorities_stay_with_the_block(*_: object) -> None:
+    """What comes into an evicted block is wanted as what was in it."""
+
+
 #: Caught by any run of an engine that checks what it gets.
 RUN_SABOTAGES = [
     Sabotage(BlockStore, "touch", touch_leaves_the_block_evictable),
@@ -285,6 +325,13 @@ RUN_SABOTAGES = [
     Sabotage(FullAttention, "longest_hit", attention_skips_holes),
     Sabotage(RecurrentState, "longest_hit", states_take_the_first_checkpoint),
     Sabotage(Coordinator, "longest_hit", coordinator_ignores_the_shorter_kind),
+    Sabotage(Pins, "_hold", pins_reference_nothing),
+    Sabotage(Pins, "lapse", pins_never_lapse),
+    Sabotage(Pins, "_more_bytes", pins_know_no_cap),
+    Sabotage(Pins, "end_with", pins_outlive_their_content),
+    Sabotage(Concession, "fits", concessions_promise_too_much),
+    Sabotage(Priorities, "raise_to", priorities_are_passed_over),
+    Sabotage(Priorities, "forget", priorities_stay_with_the_block),
     Sabotage(Pool, "commit_rows", states_are_hit_in_their_step),
     Sabotage(Pool, "admit", lookups_count_at_once),
     Sabotage(Resumption, "keep_young", checkpoints_grow_old),

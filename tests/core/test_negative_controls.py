@@ -12,10 +12,11 @@ from kvquarry_core.contents import Contents
 from kvquarry_core.errors import BrokenLaw, UsageError
 from kvquarry_core.eviction import Lru
 from kvquarry_core.ids import BlockId
+from kvquarry_core.pins import Pins
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
-from tests.core import expectations, reference, sabotage, test_eviction
+from tests.core import expectations, reference, sabotage, test_eviction, test_pins
 from tests.core.memory import Key, Memory
 from tests.core.random_walk import RandomWalk
 from tests.core.retaining_engine import RetainingEngine
@@ -152,6 +153,10 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
     "slabs that stay where they are": (
         Sabotage(Allocator, "_spare_slab", sabotage.never_another_class),
         test_eviction.test_a_slab_of_another_class_goes_iff_it_is_idle_longer_than_the_own_victim,
+    ),
+    "the pin that lapses last": (
+        Sabotage(Pins, "__iter__", sabotage.concessions_are_made_in_no_order),
+        test_pins.test_no_more_pins_give_way_than_must_and_the_first_to_lapse_is_the_first,
     ),
     "orphans": (
         Sabotage(Contents, "forget", sabotage.forget_leaves_orphans),

@@ -23,7 +23,6 @@ def test_a_long_run_keeps_every_law_and_leaves_nothing(plan: Plan) -> None:
     else:
         assert not walk.num_hits
     assert (walk.num_pins > 25) == reference.can_hit(plan)
-    print(walk.num_pins, engine.pool.totals)
     assert walk.num_refusals > 50
     assert sum(engine.pool.store.num_evictions) > 100
     if len(plan.classes) > 1:
