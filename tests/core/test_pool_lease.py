@@ -38,7 +38,7 @@ from tests.core.snapshot import snapshot
 
 SMALL, LARGE = ClassId(0), ClassId(1)
 G0, G1, G2 = GroupId(0), GroupId(1), GroupId(2)
-R1, R2 = Handle(1), Handle(2)
+R1, R2, R3 = Handle(1), Handle(2), Handle(3)
 
 
 def lease(pool: Pool, num_blocks: list[int]) -> tuple[list[BlockId], ...]:
@@ -242,6 +242,27 @@ class TestAhead:
         admit(pool, R1, "abc")
         [grant] = pool.grant_ahead(AheadRequest([R1], [2])).grants
         assert [len(blocks) for blocks in grant.blocks] == [2, 0, 0]
+
+    @pytest.mark.parametrize(("num_cached", "granted"), [(67, [2, 2]), (49, [2, 0]), (16, [0, 0])])
+    def test_in_a_pool_full_of_content_a_sixteenth_of_it_may_go(
+        self, num_cached: int, granted: list[int]
+    ) -> None:
+        pool = self.full_of_content(num_cached)
+        answer = pool.grant_ahead(AheadRequest([R1, R2], [2, 2]))
+        assert [len(grant.blocks[0]) for grant in answer.grants] == granted
+        assert pool.store.num_own(ClassId(0)) == num_cached - sum(granted)
+        check_integrity(pool)
+
+    def full_of_content(self, num_cached: int) -> Pool:
+        """Two requests with a block and a state each, so many cached blocks, and nothing free."""
+        num_slabs = (2 + num_cached) // 3 + 3
+        pool = Pool(two_classes(num_slabs))
+        for handle in (R1, R2):
+            admit(pool, handle, "a")
+            take_all(pool, handle)
+        cache(pool, R3, "".join(map(chr, range(1000, 1000 + num_cached))))
+        assert pool.store.free_memory().blocks == [0, 0]
+        return pool
 
     def test_what_was_not_spent_goes_back(self) -> None:
         pool = self.pool(34)
