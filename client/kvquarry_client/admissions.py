@@ -17,7 +17,7 @@ from kvquarry_client.roster import Roster
 from kvquarry_client.scheduling import Lookup, ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_core.ids import BlockHash, BlockId
-from kvquarry_core.messages import Refusal
+from kvquarry_core.messages import Refusal, RefusalCause
 from kvquarry_core.plan import Plan
 from kvquarry_core.reserve import DecodeReserve
 
@@ -132,8 +132,12 @@ class Admissions:
         return tuple(map(operator.add, reserve, watermark))
 
     def _holds(self, remembered: RememberedRefusal, keep_free: Sequence[int]) -> bool:
-        """Whether asking again is in vain: states in stock were retired since, and may go back."""
-        holds = remembered.holds_for(keep_free) and not self._idle.stock
+        """Whether asking again is in vain.
+
+        Where memory was short, states in stock were retired since, and may go back.
+        """
+        is_short = remembered.refusal.cause is RefusalCause.SHORTAGE
+        holds = remembered.holds_for(keep_free) and not (is_short and self._idle.stock)
         if holds:
             self._refusals.note_waiting(remembered.refusal)
         return holds

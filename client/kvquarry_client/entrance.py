@@ -52,11 +52,11 @@ class Entrance:
         plain = self._plain(waiting, keep_free)
         allowance = self._supply.allow(self._blocks_of_life(plain, wanted))
         lavish = self._lavish(plain, waiting, allowance) if allowance else plain
+        is_frugal = not allowance and not self._idle
         answer = self._exchange(waiting, lavish, starting, wanted, allowance)
-        if allowance and _is_refused(answer):
-            self._idle.return_all()
-        elif not (_is_short(answer) and self._idle.return_all()):
+        if is_frugal or not _may_be_turned(answer, allowance):
             return answer
+        self._idle.return_all()
         nothing = self._supply.nothing_allowed
         return self._exchange(waiting, plain, starting, starting, nothing)
 
@@ -142,10 +142,11 @@ class Entrance:
         return self._supply.by_group(rows)
 
 
-def _is_refused(answer: ShadowRequest | Refusal) -> bool:
-    """Whether less might have been granted: whoever waits for a state of this step waits."""
-    return isinstance(answer, Refusal) and answer.cause is not RefusalCause.SAME_STEP
+def _may_be_turned(answer: ShadowRequest | Refusal, allowance: Allowance) -> bool:
+    """Whether a refusal might be none with less luxury.
 
-
-def _is_short(answer: ShadowRequest | Refusal) -> bool:
-    return isinstance(answer, Refusal) and answer.cause is RefusalCause.SHORTAGE
+    Whoever waits for a state of this step waits; whoever never fits does not without luxury either.
+    """
+    if not isinstance(answer, Refusal) or answer.cause is RefusalCause.SAME_STEP:
+        return False
+    return bool(allowance) or answer.cause is RefusalCause.SHORTAGE

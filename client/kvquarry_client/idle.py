@@ -35,6 +35,11 @@ class IdleBlocks:
         self._roster = roster
         self._refusals = refusals
 
+    def __bool__(self) -> bool:
+        """Whether anything is idle."""
+        unspent = any(one.unspent for one in self._roster.live.values())
+        return unspent or bool(self._roster.kept or self.stock)
+
     def is_within(self, most_idle: Sequence[int]) -> bool:
         """Whether no more than so many blocks of each class are idle."""
         return not any(self._beyond(most_idle))

@@ -110,3 +110,35 @@ def test_a_refusal_is_asked_about_again_only_for_content_it_could_hit(
     assert quarry.shadow.commit("running", prompt(content, 5 * BLOCK).hashes, 5 * BLOCK, [])
     quarry.shadow.lookup(prompt("refused", 50 * BLOCK))
     assert quarry.ledger.num_exchanges == asked + asks
+
+
+def test_what_never_fits_is_asked_about_once_whatever_lies_idle() -> None:
+    quarry = plenty()
+    quarry.admit("running", 2 * BLOCK + 1)
+    assert not quarry.admit("large", 10_000 * BLOCK)
+    quarry.shadow.begin_step()
+    quarry.decode("running", 3 * BLOCK + 1)
+    quarry.shadow.begin_step()
+    quarry.decode("running", 3 * BLOCK + 2)
+    assert any(quarry.ledger.pool.lease.blocks), "states lie idle"
+    asked = quarry.ledger.num_exchanges
+    quarry.shadow.lookup(prompt("large", 10_000 * BLOCK))
+    assert quarry.ledger.num_exchanges == asked
+
+
+def test_a_retired_state_is_reason_to_ask_again_for_who_waits_for_memory() -> None:
+    """It lies in stock, but the pool would have it: nobody waits while blocks lie idle."""
+    quarry = engine(num_slabs=14, ahead_tokens=AHEAD)
+    assert quarry.admit("running", 2 * BLOCK + 1)
+    usable = quarry.ledger.pool.plan.classes[0].num_usable_blocks
+    waiting = (usable - 4) * BLOCK
+    assert not quarry.admit("waits", waiting)
+    quarry.shadow.begin_step()
+    assert quarry.decode("running", 3 * BLOCK + 1)
+    assert not quarry.admit("waits", waiting)
+    quarry.shadow.begin_step()
+    assert quarry.decode("running", 3 * BLOCK + 2), "its earlier state is retired now"
+    asked = quarry.ledger.num_exchanges
+    quarry.shadow.lookup(prompt("waits", waiting))
+    assert quarry.ledger.num_exchanges == asked + 1
+    assert sum(map(len, quarry.ledger.pool.lease.blocks)) == 2, "but for what runs, nothing"
