@@ -1,18 +1,22 @@
-"""Recordings of real vLLM engines: a tiny Qwen3-Next on the CPU, blocks of 32 tokens."""
+"""Recordings of real vLLM engines: a tiny Qwen3-Next on the CPU, blocks of 32 tokens.
+
+The model is small, so prompts and outputs can be as long as those of a server in use.
+"""
 
 import base64
 import json
+import random
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from kvquarry_vllm.demo.checkpoint import qwen3_next, write_checkpoint
+from kvquarry_vllm.demo.checkpoint import VOCAB_SIZE, qwen3_next, write_checkpoint
 from kvquarry_vllm.demo.engine import run_engine
-from kvquarry_vllm.demo.job import EngineJob, Wave
+from kvquarry_vllm.demo.job import EngineJob, PromptRequest, Wave
 from kvquarry_vllm.demo.jobs import MIB
 from loadtest.benchmarks.recording import Recording, recording_of
 from loadtest.benchmarks.tape import Said
-from loadtest.engine import MAX_RUNNING, decode_heavy, prefill_heavy
+from loadtest.engine import MAX_RUNNING
 from loadtest.real_engine import ENGINE_TIMEOUT_S, Arm, common_options
 
 #: Names the file to write to.
@@ -20,16 +24,35 @@ TAPE_ENV: Final = "LOADTEST_TAPE"
 
 #: The smallest that the CPU's attention kernel takes.
 _BLOCK_TOKENS: Final = 32
-#: 32 requests fit in, and what they leave behind is evicted before the end.
-_POOL_BYTES: Final = 96 * MIB
+#: Some 32 requests fit in, and what they leave behind is evicted before the end.
+_POOL_BYTES: Final = 192 * MIB
+_MAX_MODEL_LEN: Final = 4096
+_NUM_FAMILIES: Final = 8
 
 
 def engine_waves() -> dict[str, Wave]:
-    """What the engines serve, 32 requests at a time."""
+    """What the engines serve, 32 requests at a time: chats, and questions about documents."""
     return {
-        "decode-heavy": decode_heavy(96, max_tokens=96),
-        "prefill-heavy": prefill_heavy(96),
+        "decode-heavy": _wave(1, 64, prompt_tokens=(500, 1_000), max_tokens=256),
+        "prefill-heavy": _wave(2, 96, prompt_tokens=(1_000, 3_000), max_tokens=16),
     }
+
+
+def _wave(seed: int, num_requests: int, prompt_tokens: tuple[int, int], max_tokens: int) -> Wave:
+    """Prompts of which up to four fifths are shared with others of their family."""
+    chance = random.Random(seed)
+    families = [_tokens(chance, prompt_tokens[1]) for _ in range(_NUM_FAMILIES)]
+    wave = []
+    for _ in range(num_requests):
+        num_tokens = chance.randint(*prompt_tokens)
+        num_shared = int(chance.random() * 0.8 * num_tokens)
+        own = _tokens(chance, num_tokens - num_shared)
+        wave.append(PromptRequest(chance.choice(families)[:num_shared] + own, max_tokens))
+    return tuple(wave)
+
+
+def _tokens(chance: random.Random, count: int) -> tuple[int, ...]:
+    return tuple(chance.randrange(3, VOCAB_SIZE) for _ in range(count))
 
 
 def record_engine(target: str, mix: str, wave: Wave) -> Recording:
@@ -47,7 +70,7 @@ def _job(model: Path, target: str, wave: Wave, tape: Path) -> EngineJob:
     arm = Arm("recording", "unix:", _BLOCK_TOKENS)
     options = common_options(
         arm,
-        max_model_len=1024,
+        max_model_len=_MAX_MODEL_LEN,
         max_num_seqs=MAX_RUNNING,
         max_num_batched_tokens=2048,
         kv_cache_memory_bytes=_POOL_BYTES,
