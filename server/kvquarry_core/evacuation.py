@@ -62,16 +62,16 @@ class Evacuator:
         self._pins = pins
         self._policy = policy
         # Slabs with blocks handed out in this step; the null blocks' never moves.
-        self._pinned: set[SlabId] = set()
+        self._still: set[SlabId] = set()
 
-    def pin(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+    def hold_still(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Blocks were handed out: they and their neighbours stay until the next step."""
         if self._policy is not None:
-            self._pinned.update(self._store.slabs.slab_of(size_class, block) for block in blocks)
+            self._still.update(self._store.slabs.slab_of(size_class, block) for block in blocks)
 
     def begin_step(self) -> None:
         """Whatever was handed out before may move from now on."""
-        self._pinned.clear()
+        self._still.clear()
 
     def plan(self, demand: Sequence[int], touched: Sequence[set[BlockId]]) -> Evacuation:
         """The slabs to clear so that a demand fits; none where that cannot be.
@@ -84,7 +84,7 @@ class Evacuator:
         num_lacking = -room.num_spare_slabs(demand)
         if num_lacking <= 0 or self._policy is None:
             return NO_EVACUATION
-        staying = {SlabId(0)} | self._pinned
+        staying = {SlabId(0)} | self._still
         for index, blocks in enumerate(touched):
             staying.update(self._store.slabs.slab_of(ClassId(index), block) for block in blocks)
         candidates = [

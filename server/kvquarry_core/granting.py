@@ -114,7 +114,7 @@ class Granter:
         size_class = self._plan.class_of_group[group]
         near = record.last_slab.get(size_class)
         blocks = self._allocator.grant(size_class, num_blocks, near, demand)
-        self._evacuator.pin(size_class, blocks)
+        self._evacuator.hold_still(size_class, blocks)
         record.last_slab[size_class] = self._store.slabs.slab_of(size_class, blocks[-1])
         record.granted[group] += blocks
         return blocks

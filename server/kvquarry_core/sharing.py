@@ -47,7 +47,7 @@ class Sharing:
             columns = self._store.index.columns(kind, kind_hit.rows)
             for group, column in zip(self._plan.kinds[kind], columns, strict=False):
                 self._store.touch(size_class, column)
-                self._evacuator.pin(size_class, column)
+                self._evacuator.hold_still(size_class, column)
                 record.held[group] += column
                 record.settled[group] = len(column)
                 record.last_slab[size_class] = self._store.slabs.slab_of(size_class, column[-1])
@@ -68,7 +68,7 @@ class Sharing:
         if self._plan.spec_of_kind(rows.kind).kind is GroupKind.RECURRENT_STATE:
             depth_tokens = self._committed_tokens(record)
             contents.commit_states(rows.kind, rows.hashes, rows.blocks, depth_tokens)
-            self._evacuator.pin(self._plan.class_of_kind(rows.kind), rows.blocks)
+            self._evacuator.hold_still(self._plan.class_of_kind(rows.kind), rows.blocks)
             self._supersession.note_commit(record, rows.kind)
             self._resumption.note_commit(record, rows.kind, rows.hashes[-1])
         else:

@@ -19,6 +19,7 @@ from kvquarry_core.messages import (
 )
 from kvquarry_core.pins import MOST_PINS
 from kvquarry_core.pool import Pool
+from kvquarry_core.relocation import EvacuateCheapest
 from kvquarry_core.usage import usage_of
 from tests.core.small_pools import (
     ATTENTION,
@@ -339,3 +340,29 @@ def test_a_pin_without_an_end_in_sight_is_refused(ttl_s: float) -> None:
 def test_a_pin_has_a_short_visible_name(name: str) -> None:
     with pytest.raises(UsageError, match="a pin's name has 1 to 128"):
         pin(attention_pool(), name, "ab")
+
+
+# Moving.
+
+
+def test_a_pinned_block_moves_like_any_in_use_and_is_hit_where_it_went() -> None:
+    """Its slab holds nothing else, and a state needs a whole one."""
+    pool = Pool(two_classes(num_slabs=5), relocation=EvacuateCheapest(1 << 20), pin_cap=1.0)
+    cache(pool, 1, "a")
+    pin(pool, "p", "a")
+    run(pool, 2, "klmn")
+    [source], held = next(iter(pool.pins)).held[0], pool.requests[Handle(2)].held[0]
+    pool.drop_blocks(Handle(2), GroupId(0), [one for one in held if one // 3 == source // 3])
+    pool.begin_step()
+    assert isinstance(pool.lease_blocks([0, 1]), Grant)
+    answer = pool.lease_blocks([0, 1])
+    assert isinstance(answer, Grant)
+    [move] = answer.moves
+    assert move.source == source
+    [one] = pool.pins
+    assert one.held[0] == [move.target]
+    check_integrity(pool)
+    pool.free(Handle(2))
+    assert run(pool, 3, "ab").hit_tokens == 1
+    pool.unpin("p")
+    check_integrity(pool)
