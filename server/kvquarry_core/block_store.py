@@ -14,11 +14,11 @@ been out of use the :class:`Cache`'s; here they are kept in step.
                                                         forget
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvquarry_core.cache import Cache
 from kvquarry_core.contents import Contents
-from kvquarry_core.ids import BlockId, ClassId, SlabId
+from kvquarry_core.ids import BlockId, ClassId, KindId, SlabId
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.observer import PoolObserver
 from kvquarry_core.plan import Plan
@@ -26,6 +26,9 @@ from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_core.room import Room
 from kvquarry_core.sessions import Sessions
 from kvquarry_core.slabs import SlabMap
+
+# What is forgotten at a time, when others wait: half a millisecond of work or so.
+_MANY_ROWS = 256
 
 
 class BlockStore:
@@ -198,6 +201,14 @@ class BlockStore:
             self._observer.forgotten(rows)
             num_forgotten += len(rows.blocks)
         return num_forgotten
+
+    def forget_all(self) -> Iterator[None]:
+        """Drop all hashes, and yield after every few hundred rows of them."""
+        for kind in map(KindId, range(len(self.plan.kinds))):
+            firsts, size_class = self.index.firsts(kind), self.plan.class_of_kind(kind)
+            for start in range(0, len(firsts), _MANY_ROWS):
+                self.forget(size_class, firsts[start : start + _MANY_ROWS])
+                yield
 
     def evict(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Evict cached blocks, each with its row."""

@@ -1,15 +1,12 @@
 """What a pool accepts: every argument is checked here before anything moves."""
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Sequence
 
-from kvquarry_core.block_store import BlockStore
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import LARGEST_HANDLE, BlockId, GroupId, Handle, KindId
-from kvquarry_core.lease import Lease
-from kvquarry_core.messages import AdmitRequest, AheadRequest, FullRows, PinRequest
+from kvquarry_core.messages import AdmitRequest, AheadRequest, PinRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.priorities import NUM_PRIORITIES
-from kvquarry_core.requests import RequestRecord
 
 #: A pin that would outlive every engine is a mistake.
 LONGEST_PIN_S = 30 * 24 * 3600
@@ -123,72 +120,3 @@ def check_ahead(request: AheadRequest) -> None:
             Reason.INVALID_ARGUMENT,
             f"expected {len(request.handles)} counts of at least 0, got {request.num_blocks}",
         )
-
-
-def check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> None:
-    """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
-    plan, kind = store.plan, rows.kind
-    check_kind(plan, kind)
-    if not plan.spec_of_kind(kind).may_be_hit:
-        raise UsageError(
-            Reason.INVALID_ARGUMENT,
-            f"kind {kind} is {plan.spec_of_kind(kind).kind.value}: its blocks are never shared",
-        )
-    members = plan.kinds[kind]
-    if len(rows.blocks) != len(rows.hashes) * len(members):
-        raise UsageError(
-            Reason.UNKNOWN_GROUP,
-            f"{len(rows.hashes)} rows of kind {kind} have not {len(rows.blocks)} blocks",
-        )
-    for member, group in enumerate(members):
-        column = list(rows.blocks[member :: len(members)])
-        if record.place_of(group, column) is None:
-            check_blocks(plan, group, column)
-            _check_each(store, group, column, leased=lease.blocks[group], held=record.held[group])
-
-
-def _check_each(
-    store: BlockStore,
-    group: GroupId,
-    column: Sequence[BlockId],
-    *,
-    leased: Container[BlockId],
-    held: Collection[BlockId],
-) -> None:
-    """The slow way, for blocks that do not stand together among those a request may commit."""
-    size_class = store.plan.class_of_group[group]
-    if len(set(column)) != len(column):
-        raise UsageError(Reason.ALREADY_COMMITTED, f"a block of group {group} is committed twice")
-    if len(column) > 1:
-        held = set(held)  # else each of many blocks is looked for among all of a long request
-    for block in column:
-        if block in leased:
-            continue
-        if block not in held:
-            raise UsageError(
-                Reason.NOT_HELD, f"the request does not hold block {block} in group {group}"
-            )
-        if store.num_references(size_class, block) != 1:
-            raise UsageError(
-                Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
-            )
-        if store.contents.is_hashed(size_class, block):
-            raise UsageError(
-                Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
-            )
-
-
-def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
-    """What is committed together must not name a block twice.
-
-    Rows that stand together among those a request may commit name each of theirs once.
-    """
-    seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
-    for rows in commits:
-        seen = seen_of_class[plan.class_of_kind(rows.kind)]
-        num_expected = len(seen) + len(rows.blocks)
-        seen.update(rows.blocks)
-        if len(seen) != num_expected:
-            raise UsageError(
-                Reason.ALREADY_COMMITTED, f"a block of kind {rows.kind} is committed twice"
-            )

@@ -17,21 +17,22 @@ itself. A leased state becomes a request's own when it is committed. And there a
 Every operation is all or nothing: arguments are checked and sums are done before anything moves.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from kvquarry_core import checks
 from kvquarry_core.admission import Admitter
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.commit_checks import check_rows
 from kvquarry_core.concession import Concession
-from kvquarry_core.coordinator import Coordinator, Hit
+from kvquarry_core.coordinator import Coordinator
 from kvquarry_core.counters import PoolCounters
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.evacuation import Evacuator
 from kvquarry_core.eviction import Eviction, Lru
 from kvquarry_core.gate import Gate
 from kvquarry_core.granting import Granter
+from kvquarry_core.hit_choice import HitChoice
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import (
@@ -49,7 +50,6 @@ from kvquarry_core.messages import (
     PinRefusal,
     PinRequest,
     Refusal,
-    RefusalCause,
 )
 from kvquarry_core.observer import NULL_OBSERVER, PoolObserver
 from kvquarry_core.pins import DEFAULT_PIN_CAP, Pins
@@ -58,15 +58,11 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.reach import Reach
 from kvquarry_core.relocation import Relocation
-from kvquarry_core.requests import RequestRecord
 from kvquarry_core.resumption import Resumption
 from kvquarry_core.running import RunningRequests
 from kvquarry_core.sharing import Sharing
 from kvquarry_core.sizing import Sizing
 from kvquarry_core.supersession import Supersession
-
-# What is forgotten at a time, when others wait: half a millisecond of work or so.
-_MANY_ROWS = 256
 
 
 class Pool:
@@ -89,8 +85,8 @@ class Pool:
         self.store = BlockStore(plan, observer)
         self.requests = RunningRequests(plan)
         self.lease = Lease(plan, self.store)
-        self._coordinator = Coordinator(plan)
-        self.pins = Pins(self.store, self._coordinator, cap=pin_cap)
+        coordinator = Coordinator(plan)
+        self.pins = Pins(self.store, coordinator, cap=pin_cap)
         # Who gets what.
         self.evacuator = Evacuator(self.store, self.lease, self.requests, self.pins, relocation)
         self.gate = Gate(self.store, self.evacuator)
@@ -105,9 +101,10 @@ class Pool:
         self._sharing = Sharing(
             self.store, self.lease, self.evacuator, supersession, self._resumption
         )
-        self._sizing = Sizing(plan, self.store.index, self._coordinator.rules)
-        self._admitter = Admitter(
-            self.requests, self._sizing, self.gate, self._granter, self._sharing
+        self._sizing = Sizing(plan, self.store.index, coordinator.rules)
+        admitter = Admitter(self.requests, self._sizing, self.gate, self._granter, self._sharing)
+        self._hit_choice = HitChoice(
+            self.store.index, coordinator, self.requests, self.pins, admitter
         )
 
     # A request's life.
@@ -121,12 +118,7 @@ class Pool:
         checks.check_admit(self.plan, request)
         if request.handle in self.requests:
             raise UsageError(Reason.DUPLICATE_REQUEST, f"request {request.handle} exists already")
-        index, hashes = self.store.index, request.hashes
-        hit = self._coordinator.longest_hit(index, hashes, request.max_hit_tokens)
-        answer = self._admitter.admit(hit, request)
-        if _is_shortage(answer) and not self.requests:
-            # Nobody will ever free anything.
-            answer = self._admit_at_a_price(hit, request) or answer
+        answer = self._hit_choice.admit(request)
         self.totals.count_answer(answer)
         return answer
 
@@ -211,20 +203,11 @@ class Pool:
         Attention rows can be hit at once: whoever hits them reads them in the same step or
         later, after they were written. States can be hit from the next step on.
         """
-        records = self.check_rows(commits)
+        records = check_rows(self.store, self.lease, self.requests, commits)
         for record, rows in zip(records, commits, strict=True):
             self._sharing.commit(record, rows)
             self.totals.commits += len(rows.hashes)
             self.totals.count_lookup(record)
-
-    def check_rows(self, commits: Sequence[FullRows]) -> list[RequestRecord]:
-        """Whether all of these rows may be committed together; returns whose they are."""
-        records = [self.requests.record(rows.handle) for rows in commits]
-        for record, rows in zip(records, commits, strict=True):
-            checks.check_commit(self.store, self.lease, record, rows)
-        if len(commits) > 1:
-            checks.check_no_block_twice(self.plan, commits)
-        return records
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """The request no longer needs one of its blocks."""
@@ -309,27 +292,8 @@ class Pool:
     def forget_all(self) -> Iterator[None]:
         """Forget all cached content, pins first, and yield after every few hundred rows of it."""
         self.pins.end_all()
-        for kind in map(KindId, range(len(self.plan.kinds))):
-            firsts, size_class = self.store.index.firsts(kind), self.plan.class_of_kind(kind)
-            for start in range(0, len(firsts), _MANY_ROWS):
-                self.store.forget(size_class, firsts[start : start + _MANY_ROWS])
-                yield
-
-    def _admit_at_a_price(self, hit: Hit, request: AdmitRequest) -> Admission | None:
-        """Better to compute a prefix again than to wait for a block beside it, or for a pin."""
-        no_hit = self._coordinator.no_hit
-        hits = (hit, no_hit) if hit.num_tokens else (no_hit,)
-        for concession in itertools.chain((None,), self.pins.concessions()):
-            for one in hits:
-                answer = self._admitter.admit(one, request, concession)
-                if isinstance(answer, Admission):
-                    return answer
-        return None
+        yield from self.store.forget_all()
 
     def _concessions(self) -> Iterable[Concession]:
         """Those that are made where preempting somebody would be of no use: nobody else runs."""
         return self.pins.concessions() if len(self.requests) <= 1 else ()
-
-
-def _is_shortage(answer: Admission | Refusal) -> bool:
-    return isinstance(answer, Refusal) and answer.cause is RefusalCause.SHORTAGE

@@ -7,7 +7,7 @@ worked on, but nobody may touch this one; so what was checked stays true.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kvquarry_core.checks import check_no_block_twice
+from kvquarry_core.commit_checks import check_no_block_twice, check_rows
 from kvquarry_core.messages import AheadGrant, AheadRequest, Grant
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
@@ -92,7 +92,7 @@ def _commit(pool: Pool, commit: Commit) -> Slices[None]:
     for handle in commit.handles:
         pool.requests.record(handle)
     for number, run in enumerate(runs, start=1):
-        pool.check_rows([run])
+        check_rows(pool.store, pool.lease, pool.requests, [run])
         if number % _MANY_RUNS == 0:
             yield
     check_no_block_twice(pool.plan, runs)

@@ -1,0 +1,98 @@
+"""Which rows may be committed: checked, all of them, before the first is."""
+
+from collections.abc import Collection, Container, Sequence
+
+from kvquarry_core.block_store import BlockStore
+from kvquarry_core.checks import check_blocks, check_kind
+from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.ids import BlockId, GroupId
+from kvquarry_core.lease import Lease
+from kvquarry_core.messages import FullRows
+from kvquarry_core.plan import Plan
+from kvquarry_core.requests import RequestRecord
+from kvquarry_core.running import RunningRequests
+
+
+def check_rows(
+    store: BlockStore, lease: Lease, requests: RunningRequests, commits: Sequence[FullRows]
+) -> list[RequestRecord]:
+    """Whether all of these rows may be committed together; returns whose they are.
+
+    Raises:
+        UsageError: One of them may not.
+    """
+    records = [requests.record(rows.handle) for rows in commits]
+    for record, rows in zip(records, commits, strict=True):
+        _check_commit(store, lease, record, rows)
+    if len(commits) > 1:
+        check_no_block_twice(store.plan, commits)
+    return records
+
+
+def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
+    """What is committed together must not name a block twice.
+
+    Rows that stand together among those a request may commit name each of theirs once.
+    """
+    seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
+    for rows in commits:
+        seen = seen_of_class[plan.class_of_kind(rows.kind)]
+        num_expected = len(seen) + len(rows.blocks)
+        seen.update(rows.blocks)
+        if len(seen) != num_expected:
+            raise UsageError(
+                Reason.ALREADY_COMMITTED, f"a block of kind {rows.kind} is committed twice"
+            )
+
+
+def _check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> None:
+    """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
+    plan, kind = store.plan, rows.kind
+    check_kind(plan, kind)
+    if not plan.spec_of_kind(kind).may_be_hit:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"kind {kind} is {plan.spec_of_kind(kind).kind.value}: its blocks are never shared",
+        )
+    members = plan.kinds[kind]
+    if len(rows.blocks) != len(rows.hashes) * len(members):
+        raise UsageError(
+            Reason.UNKNOWN_GROUP,
+            f"{len(rows.hashes)} rows of kind {kind} have not {len(rows.blocks)} blocks",
+        )
+    for member, group in enumerate(members):
+        column = list(rows.blocks[member :: len(members)])
+        if record.place_of(group, column) is None:
+            check_blocks(plan, group, column)
+            _check_each(store, group, column, leased=lease.blocks[group], held=record.held[group])
+
+
+def _check_each(
+    store: BlockStore,
+    group: GroupId,
+    column: Sequence[BlockId],
+    *,
+    leased: Container[BlockId],
+    held: Collection[BlockId],
+) -> None:
+    """The slow way, for blocks that do not stand together among those a request may commit."""
+    size_class = store.plan.class_of_group[group]
+    if len(set(column)) != len(column):
+        raise UsageError(Reason.ALREADY_COMMITTED, f"a block of group {group} is committed twice")
+    if len(column) > 1:
+        held = set(held)  # else each of many blocks is looked for among all of a long request
+    for block in column:
+        if block in leased:
+            continue
+        if block not in held:
+            raise UsageError(
+                Reason.NOT_HELD, f"the request does not hold block {block} in group {group}"
+            )
+        if store.num_references(size_class, block) != 1:
+            raise UsageError(
+                Reason.NOT_SOLE_OWNER, f"block {block} of group {group} has other users"
+            )
+        if store.contents.is_hashed(size_class, block):
+            raise UsageError(
+                Reason.ALREADY_COMMITTED, f"block {block} of group {group} has a hash already"
+            )
