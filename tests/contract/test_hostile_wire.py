@@ -29,40 +29,66 @@ handle_column = st.lists(handles, max_size=4)
 hashes = st.lists(st.binary(max_size=3), max_size=5)
 
 
+pin_ids = st.sampled_from(["one", "other", "", "a b", "x" * 129])
+seconds = st.one_of(st.floats(), st.sampled_from([0.0, 1e-3, 60.0, 1e9]))
+#: Every operation and every field of it.
+FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
+    "admit": {
+        "handle": handles,
+        "hashes": hashes,
+        "token_count": small,
+        "max_hit_tokens": small,
+        "max_grant_tokens": small,
+        "lookahead_tokens": small,
+        "must_fit_tokens": small,
+        "keep_free_block_counts": column,
+        "states_are_leased": st.booleans(),
+        "in_flight_tokens": small,
+        "encoder_tokens": small,
+        "priority": small,
+    },
+    "grow": {"handle": handles, "block_counts": column},
+    "lease": {"block_counts": column},
+    "grant_ahead": {"handles": handle_column, "block_counts": column},
+    "give_back": {"groups": column, "block_counts": column, "blocks": column},
+    "take": {"handles": handle_column, "groups": column, "block_counts": column},
+    "settle": {"handles": handle_column},
+    "commit": {
+        "handles": handle_column,
+        "kinds": column,
+        "row_counts": column,
+        "hashes": hashes,
+        "blocks": column,
+    },
+    "drop": {
+        "handles": handle_column,
+        "groups": column,
+        "block_counts": column,
+        "blocks": column,
+    },
+    "free": {"handles": handle_column},
+    "forget": {"group": small, "blocks": column},
+    "begin_step": {},
+    "compare_books": {"revision": small, "digest": st.binary()},
+    "reset_cache": {},
+    "pin": {"pin_id": pin_ids, "hashes": hashes, "ttl_seconds": seconds},
+    "unpin": {"pin_ids": st.lists(pin_ids, max_size=3)},
+}
+
+
 def operations() -> st.SearchStrategy[pool_pb2.Operation]:
     """Any operation with any numbers, and some that only look like one."""
-    messages = {
-        "admit": st.builds(
-            pool_pb2.Admit,
-            handle=handles,
-            hashes=hashes,
-            token_count=small,
-            max_hit_tokens=small,
-            max_grant_tokens=small,
-            lookahead_tokens=small,
-            must_fit_tokens=small,
-            keep_free_block_counts=column,
-        ),
-        "grow": st.builds(pool_pb2.Grow, handle=handles, block_counts=column),
-        "lease": st.builds(pool_pb2.Lease, block_counts=column),
-        "grant_ahead": st.builds(pool_pb2.GrantAhead, handles=handle_column, block_counts=column),
-        "give_back": st.builds(pool_pb2.GiveBack, groups=column, blocks=column),
-        "take": st.builds(pool_pb2.Take, handles=handle_column, groups=column, block_counts=column),
-        "settle": st.builds(pool_pb2.Settle, handles=handle_column),
-        "commit": st.builds(
-            pool_pb2.Commit, handles=handle_column, kinds=column, hashes=hashes, blocks=column
-        ),
-        "drop": st.builds(pool_pb2.Drop, handles=handle_column, groups=column, blocks=column),
-        "free": st.builds(pool_pb2.Free, handles=handle_column),
-        "forget": st.builds(pool_pb2.Forget, group=small, blocks=column),
-        "begin_step": st.builds(pool_pb2.BeginStep),
-        "compare_books": st.builds(pool_pb2.CompareBooks, revision=small, digest=st.binary()),
-        "reset_cache": st.builds(pool_pb2.ResetCache),
-    }
-    assert set(messages) == {field.name for field in pool_pb2.Operation.DESCRIPTOR.fields}
-    known = [st.builds(pool_pb2.Operation, **{name: value}) for name, value in messages.items()]
+    assert set(FIELDS) == {field.name for field in pool_pb2.Operation.DESCRIPTOR.fields}
     sensible = st.builds(admit, handles, st.integers(1, 60))
-    return st.one_of(*known, sensible, st.just(pool_pb2.Operation()))
+    return st.one_of(*map(operation, FIELDS), sensible, st.just(pool_pb2.Operation()))
+
+
+def operation(name: str) -> st.SearchStrategy[pool_pb2.Operation]:
+    """One kind of operation with anything in its fields."""
+    message = type(getattr(pool_pb2.Operation(), name))
+    assert set(FIELDS[name]) == {field.name for field in message.DESCRIPTOR.fields}
+    contents = st.builds(message, **FIELDS[name])
+    return contents.map(lambda content: pool_pb2.Operation(**{name: content}))
 
 
 sizes = st.sampled_from([0, 1, 16, 64, 4096, UINT32])
