@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,22 @@ def test_the_same_prompt_again_extends_its_pin(tmp_path: Path) -> None:
     scene.finish("long", prompt, kvquarry_pin_s=HOUR)
     [after] = core_pool(scene.scheduler).pins
     assert after.deadline_s > before.deadline_s + HOUR / 2
+    scene.drain()
+
+
+def test_who_waits_for_a_pins_memory_does_not_wait_for_whoever_runs(tmp_path: Path) -> None:
+    """Nobody says that a pin lapsed; a request that was refused asks again now and then."""
+    scene = open_scene("attention", tmp_path, pin_cap=0.8)
+    scene.finish("pinned", words(200, seed=1), kvquarry_pin_s=0.2)
+    scene.start("runs", words(100, seed=2), max_tokens=150)
+    scene.send("waits", words(270, seed=3), 2)
+    scene.step()
+    assert [one.request_id for one in scene.scheduler.running] == ["runs"]
+    time.sleep(0.25)
+    for _ in range(100):
+        scene.step()
+    assert "waits" not in scene.scheduler.requests
+    assert "runs" in scene.scheduler.requests
     scene.drain()
 
 
