@@ -57,8 +57,8 @@ class Entrance:
         if is_frugal or not _may_be_turned(answer, allowance):
             return answer
         self._idle.return_all()
-        nothing = self._supply.nothing_allowed
-        return self._exchange(waiting, plain, starting, starting, nothing)
+        again = replace(plain, handle=self._next_handle())
+        return self._exchange(waiting, again, starting, starting, self._supply.nothing_allowed)
 
     def _exchange(
         self,
@@ -69,7 +69,6 @@ class Entrance:
         allowance: Allowance,
     ) -> ShadowRequest | Refusal:
         """One exchange: states to run the request on, its hit, and blocks to go on from it."""
-        admit = replace(admit, handle=Handle(next(self._handles)))
         lease = self._supply.lease(starting, wanted, allowance)
         *of_lease, answer = self._supply.exchange([*lease, admit], allowance)
         if isinstance(answer, Refusal):
@@ -82,10 +81,10 @@ class Entrance:
         return replace(no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens)
 
     def _plain(self, waiting: Waiting, keep_free: Sequence[int]) -> AdmitRequest:
-        """What is needed, without a handle."""
+        """What is needed."""
         settings = self._settings
         return AdmitRequest(
-            Handle(0),
+            self._next_handle(),
             waiting.hashes,
             num_tokens=waiting.num_tokens,
             max_hit_tokens=waiting.num_tokens - 1 if waiting.hashes else 0,
@@ -98,6 +97,10 @@ class Entrance:
             encoder_tokens=waiting.encoder_tokens,
             priority=waiting.priority,
         )
+
+    def _next_handle(self) -> Handle:
+        """One that no admission was asked for with."""
+        return Handle(next(self._handles))
 
     def _lavish(self, plain: AdmitRequest, waiting: Waiting, allowance: Allowance) -> AdmitRequest:
         """The same with blocks to decode into and, where memory is plenty, for all chunks."""

@@ -34,7 +34,7 @@ class Foresight:
     def states(self, stocks: Sequence[bool]) -> list[int]:
         """Rows that will be needed at once besides those in use, by kind of those in stock."""
         rows = [0] * len(self._plan.kinds)
-        decoding = self._roster.decoding()
+        decoding = self._roster.decoding() if any(stocks) else ()
         for index, is_stocked in enumerate(stocks):
             if is_stocked:
                 kind = KindId(index)

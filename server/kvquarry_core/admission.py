@@ -8,6 +8,7 @@
     touch, promise, grant        from here on nothing fails
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,21 +74,27 @@ class Admitter:
         promise = self._sizing.promise(request, hit.num_tokens)
         entry = _Entry(request, hit, self._sizing.touched(hit), promise, concession)
         if not request.must_fit_tokens:
-            return self._admit_first_chunk(entry, NO_EVACUATION)
-        if not self._sizing.could_ever_hold_whole(request, hit):
-            return self._gate.never(self._sizing.whole_sequence(request, 0), hit)
+            return self._admit_first_chunk(entry, NO_EVACUATION, ())
         demand = self._sizing.with_kept_free(self._plan.by_class(promise.room), request)
         evacuation = self._way(demand, entry)
-        if evacuation is None:
+        if evacuation is not None:
+            return self._admit_first_chunk(entry, evacuation, demand)
+        if self._sizing.could_ever_hold_whole(request, hit):
             return self._gate.shortage(demand, hit)
-        return self._admit_first_chunk(entry, evacuation)
+        return self._gate.never(self._sizing.whole_sequence(request, 0), hit)
 
-    def _admit_first_chunk(self, entry: _Entry, evacuation: Evacuation) -> Admission | Refusal:
-        """With as much of the first chunk as there is room for; the rest of a promise is owed."""
+    def _admit_first_chunk(
+        self, entry: _Entry, evacuation: Evacuation, room: Sequence[int]
+    ) -> Admission | Refusal:
+        """With as much of the first chunk as there is room for; the rest of a promise is owed.
+
+        ``room`` are blocks by class that are known to fit, if any are.
+        """
         demand: list[int] = []
         for wanted in self._sizing.first_chunks(entry.request, entry.hit):
             demand = self._plan.by_class(wanted)
-            if evacuation.makes_fit(demand) or self._fits(demand, entry):
+            is_within = bool(room) and all(map(operator.le, demand, room))
+            if is_within or self._fits(demand, entry):
                 return self._let_in(entry, wanted, evacuation)
         if self._plan.could_hold(self._sizing.first_token(entry.request, entry.hit)):
             return self._gate.shortage(demand, entry.hit)

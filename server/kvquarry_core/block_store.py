@@ -158,8 +158,10 @@ class BlockStore:
                     self._free(size_class, free)
                     free = []
                 falling.append(block)
-        self.cache.add(size_class, falling)
-        self._free(size_class, free)
+        if falling:
+            self.cache.add(size_class, falling)
+        if free:
+            self._free(size_class, free)
 
     def release_to_go_first(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """The same for blocks that nobody will miss: they are evicted before all others.

@@ -5,7 +5,6 @@ blocks) for its used blocks and for what ``c`` itself is asked for. Blocks that 
 this step stay where they are: whoever got them has written their ids down.
 """
 
-import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,10 +31,6 @@ class Evacuation:
 
     def __bool__(self) -> bool:
         return bool(self.slabs)
-
-    def makes_fit(self, demand: Sequence[int]) -> bool:
-        """Whether it makes room for a demand, too."""
-        return bool(self.slabs) and all(map(operator.le, demand, self.demand))
 
 
 NO_EVACUATION = Evacuation()

@@ -235,7 +235,8 @@ class Pool:
         for group, held in enumerate(record.held):
             size_class = self.plan.class_of_group[group]
             num_reached = self._reach.num_reached(GroupId(group), held)
-            self.store.release_to_go_first(size_class, held[num_reached:])
+            if num_reached < len(held):
+                self.store.release_to_go_first(size_class, held[num_reached:])
             self.store.release(size_class, reversed(held[:num_reached]), record.priority)
         self._resumption.keep_young(record)
 
