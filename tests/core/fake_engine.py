@@ -225,11 +225,12 @@ class FakeEngine:
         self.pool.forget(group, blocks)
         assert set(map(id, self.lost)) == set(map(id, expected))
 
-    def reset(self) -> None:
-        """Forget everything; refused while a request uses blocks."""
+    def reset(self) -> bool:
+        """Forget everything; False while a request uses blocks."""
         in_use = bool(self.books.used_by_requests())
         assert self.pool.reset_cache() != in_use
         assert in_use or not self.books.findable
+        return not in_use
 
     def forgotten(self, rows: Rows) -> None:
         """The pool's observer: strike out rows."""

@@ -105,11 +105,12 @@ class RelocatingEngine(RetainingEngine):
         super().begin_step()
         self._handed_out.clear()
 
-    def reset(self) -> None:
+    def reset(self) -> bool:
         """A cache that is reset begins a step, too."""
-        super().reset()
-        if not self.books.findable:
+        is_done = super().reset()
+        if is_done:
             self._handed_out.clear()
+        return is_done
 
     def _hand_out(self, grant: Grant) -> None:
         for group, blocks in enumerate(grant.blocks):

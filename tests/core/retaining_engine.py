@@ -117,11 +117,12 @@ class RetainingEngine(LeasingEngine):
         super().forget(group, blocks)
         self.drop_pins([name for name, pin in self.books.pins.items() if pin.keys & gone])
 
-    def reset(self) -> None:
+    def reset(self) -> bool:
         """See :meth:`FakeEngine.reset`."""
-        super().reset()
-        if not self.books.findable:
+        is_done = super().reset()
+        if is_done:
             self.books.pins.clear()
+        return is_done
 
     # Priorities.
 
