@@ -72,7 +72,7 @@ LFM2: Final = Family(
         "tie_word_embeddings": False,
     },
     num_sizes=2,
-    tight_pool_bytes=2 << 20,
+    tight_pool_bytes=1 << 20,
     options=_ALONE,
 )
 
