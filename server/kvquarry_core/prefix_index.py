@@ -70,14 +70,15 @@ class PrefixIndex:
             firsts.append(first)
         return firsts
 
-    def num_up_to_last(self, kinds: Sequence[KindId], hashes: Sequence[BlockHash | None]) -> int:
-        """How many hashes there are up to the last that all of ``kinds`` have; 0 for none."""
+    def num_before_known(self, kinds: Sequence[KindId], hashes: Iterable[BlockHash | None]) -> int:
+        """How many hashes come before the first one whose content all of ``kinds`` have."""
         first, *others = (self._found[kind] for kind in kinds)
-        for place in range(len(hashes), 0, -1):
-            block_hash = hashes[place - 1]
+        num_before = 0
+        for block_hash in hashes:
             if block_hash in first and all(block_hash in found for found in others):
-                return place
-        return 0
+                break
+            num_before += 1
+        return num_before
 
     def row(self, kind: KindId, first: BlockId) -> Row:
         """The whole row that begins with a block."""

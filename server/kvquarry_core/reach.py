@@ -46,7 +46,8 @@ class Reach:
             return len(held)
         plan = self._store.plan
         hash_of = self._store.contents.hashes(plan.class_of_group[group])
-        hashes = [hash_of[block] for block in held]
-        num_reached = self._store.index.num_up_to_last(self._states, hashes)
+        # From the end, where mostly the first one is it.
+        hashes = map(hash_of.__getitem__, reversed(held))
+        num_reached = len(held) - self._store.index.num_before_known(self._states, hashes)
         # A draft model's hit wants to see the block after the checkpoint, too.
         return min(num_reached + plan.groups[group].is_draft, len(held))

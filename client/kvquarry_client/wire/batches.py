@@ -14,8 +14,9 @@ from kvquarry_core.messages import (
     PinRequest,
 )
 
-#: A request that is over gives up all of its blocks at once.
-_WEIGHT_OF_FREE = 32
+#: A request that is over gives up many blocks at once, but nobody waits for them: who needs memory
+#: sends this along. So a few of them wait for each other, and an idle engine sends one at once.
+_WEIGHT_OF_FREE = 8
 
 
 class BatchBuilder:
