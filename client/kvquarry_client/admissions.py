@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from kvquarry_client.entrance import Entrance
 from kvquarry_client.idle import IdleBlocks
-from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo, RememberedRefusal
 from kvquarry_client.roster import Roster
@@ -28,7 +27,7 @@ class Admissions:
     def __init__(  # noqa: PLR0913 - parts of one shadow, keyword-only
         self,
         plan: Plan,
-        ledger: Ledger,
+        entrance: Entrance,
         *,
         roster: Roster,
         idle: IdleBlocks,
@@ -37,15 +36,13 @@ class Admissions:
         settings: ShadowSettings,
     ) -> None:
         self._plan = plan
+        self._entrance = entrance
         self._roster = roster
         self._idle = idle
         self._supply = supply
         self._refusals = refusals
         self._settings = settings
         self._reserve = DecodeReserve(plan)
-        self._entrance = Entrance(
-            plan, ledger, roster=roster, idle=idle, supply=supply, settings=settings
-        )
         # What became findable since the requests that are kept were looked up.
         self._committed: list[Sequence[BlockHash]] = []
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from kvquarry_client.admissions import Admissions
 from kvquarry_client.commits import Commits
+from kvquarry_client.entrance import Entrance
 from kvquarry_client.idle import IdleBlocks
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.orders import WorkerOrders
@@ -65,9 +66,17 @@ class Shadow:
             settings=settings,
             on_moves=self._rename,
         )
-        self._admissions = Admissions(
+        entrance = Entrance(
             plan,
             ledger,
+            roster=self._roster,
+            idle=self._idle,
+            supply=self._supply,
+            settings=settings,
+        )
+        self._admissions = Admissions(
+            plan,
+            entrance,
             roster=self._roster,
             idle=self._idle,
             supply=self._supply,

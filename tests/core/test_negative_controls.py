@@ -16,7 +16,7 @@ from kvquarry_core.pins import Pins
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
-from tests.core import expectations, reference, sabotage, test_eviction, test_pins
+from tests.core import expectations, reference, sabotage, test_eviction, test_pins_making_way
 from tests.core.memory import Key, Memory
 from tests.core.random_walk import RandomWalk
 from tests.core.retaining_engine import RetainingEngine
@@ -156,7 +156,7 @@ POLICY_CONTROLS: dict[str, tuple[Sabotage, Callable[[], None]]] = {
     ),
     "the pin that lapses last": (
         Sabotage(Pins, "__iter__", sabotage.concessions_are_made_in_no_order),
-        test_pins.test_no_more_pins_give_way_than_must_and_the_first_to_lapse_is_the_first,
+        test_pins_making_way.test_no_more_pins_give_way_than_must_and_the_first_to_lapse_is_the_first,
     ),
     "orphans": (
         Sabotage(Contents, "forget", sabotage.forget_leaves_orphans),
