@@ -15,6 +15,7 @@ been out of use the :class:`Cache`'s; here they are kept in step.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from kvquarry_core.cache import Cache
 from kvquarry_core.contents import Contents
@@ -115,17 +116,17 @@ class BlockStore:
 
     # References.
 
-    def touch(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+    def touch(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Reference blocks that were found through their hashes."""
-        refs, cached = self._refs[size_class], []
-        for block in blocks:
-            count = refs[block]
-            refs[block] = count + 1
-            if not count:
-                cached.append(block)
-        self.cache.take(size_class, cached)
+        refs = self._refs[size_class]
+        if any(map(refs.__getitem__, blocks)) or len(set(blocks)) < len(blocks):
+            blocks = self._touch_each(refs, blocks)
+        else:
+            for block in blocks:
+                refs[block] = 1
+        self.cache.take(size_class, blocks)
 
-    def release(self, size_class: ClassId, blocks: Iterable[BlockId], priority: int = 0) -> None:
+    def release(self, size_class: ClassId, blocks: Sequence[BlockId], priority: int = 0) -> None:
         """Give up one reference to each; the last one makes a block cached or free.
 
         Args:
@@ -134,48 +135,31 @@ class BlockStore:
             priority: That of whoever used them.
         """
         if priority:
-            blocks = list(blocks)
             self.contents.raise_priority(priority, size_class, blocks)
         if self.sessions.outgrown[size_class]:
-            blocks = self._release_outgrown(size_class, list(blocks))
-        refs, hashes = self._refs[size_class], self.contents.hashes(size_class)
+            blocks = self._release_outgrown(size_class, blocks)
+        unused = self._unreference(size_class, blocks)
         # Runs of blocks with a hash and of those without, in the order given.
-        falling: list[BlockId] = []
-        free: list[BlockId] = []
-        for block in blocks:
-            count = refs[block] - 1
-            assert count >= 0, f"block {block} of class {size_class} released once too often"
-            refs[block] = count
-            if count:
-                continue
-            if hashes[block] is None:
-                if falling:
-                    self.cache.add(size_class, falling)
-                    falling = []
-                free.append(block)
+        hashes = self.contents.hashes(size_class)
+        if all(map(hashes.__getitem__, unused)):
+            self.cache.add(size_class, unused)
+            return
+        for is_hashed, run in groupby(unused, key=lambda block: hashes[block] is not None):
+            if is_hashed:
+                self.cache.add(size_class, list(run))
             else:
-                if free:
-                    self._free(size_class, free)
-                    free = []
-                falling.append(block)
-        if falling:
-            self.cache.add(size_class, falling)
-        if free:
-            self._free(size_class, free)
+                self._free(size_class, list(run))
 
-    def release_to_go_first(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
+    def release_to_go_first(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """The same for blocks that nobody will miss: they are evicted before all others.
 
         The last of them goes first. So does a slab of which such blocks are all that is left.
         """
-        refs, hashes = self._refs[size_class], self.contents.hashes(size_class)
+        hashes = self.contents.hashes(size_class)
         falling: list[BlockId] = []
         free: list[BlockId] = []
-        for block in blocks:
-            assert refs[block], f"block {block} of class {size_class} released once too often"
-            refs[block] -= 1
-            if not refs[block]:
-                (free if hashes[block] is None else falling).append(block)
+        for block in self._unreference(size_class, blocks):
+            (free if hashes[block] is None else falling).append(block)
         self.sessions.outgrown[size_class].difference_update(falling)
         self.cache.add_oldest(size_class, falling)
         self._free(size_class, free)
@@ -236,7 +220,31 @@ class BlockStore:
         self._free(size_class, (source,))
         return target
 
-    def _release_outgrown(self, size_class: ClassId, blocks: list[BlockId]) -> list[BlockId]:
+    def _touch_each(self, refs: list[int], blocks: Sequence[BlockId]) -> list[BlockId]:
+        """Add a reference to each, one by one; those that had none are returned."""
+        cached = []
+        for block in blocks:
+            if not refs[block]:
+                cached.append(block)
+            refs[block] += 1
+        return cached
+
+    def _unreference(self, size_class: ClassId, blocks: Sequence[BlockId]) -> Sequence[BlockId]:
+        """Give up one reference to each; those whose last one it was are returned."""
+        refs = self._refs[size_class]
+        if set(map(refs.__getitem__, blocks)) == {1}:
+            for block in blocks:
+                refs[block] = 0
+            return blocks
+        unused = []
+        for block in blocks:
+            assert refs[block], f"block {block} of class {size_class} released once too often"
+            refs[block] -= 1
+            if not refs[block]:
+                unused.append(block)
+        return unused
+
+    def _release_outgrown(self, size_class: ClassId, blocks: Sequence[BlockId]) -> list[BlockId]:
         """Release those blocks that go first; the others are returned."""
         outgrown = self.sessions.outgrown[size_class]
         going = [block for block in blocks if block in outgrown]

@@ -193,11 +193,4 @@ class Cache:
 
     def _goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
         """Whether an idle slab holds nothing that anybody will miss."""
-        cached = self._blocks[size_class]
-        oldest = cached.oldest()
-        if oldest is None or cached.stamp_of(oldest) != OLDEST_STAMP:
-            return False
-        return all(
-            block not in cached or cached.stamp_of(block) == OLDEST_STAMP
-            for block in self._slabs.blocks_of(size_class, slab)
-        )
+        return self._blocks[size_class].go_first(self._slabs.span(size_class, slab))

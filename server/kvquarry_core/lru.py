@@ -1,56 +1,95 @@
-"""A recency list over small ints in flat arrays: 16 bytes per member, no objects.
+"""A recency list over small ints that come and go many at a time.
+
+What is pushed together stands together as one *run*; whoever pushes or removes hundreds of members
+pays for them in bulk. A member costs eight bytes in a flat list and eight to sixteen in its run.
 
 Members may have a *level*, and all of a lower level stand before all of a higher one. Each level is
-a ring of its own through the same arrays, so levels cost nothing where nobody uses them.
+a ring of runs of its own, so levels cost nothing where nobody uses them.
 """
 
-from array import array
-from collections.abc import Iterator, MutableSequence, Sequence
-from typing import Generic, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from itertools import compress, groupby, islice
+from typing import Generic, TypeVar
 
-_ABSENT = -1
 #: The stamp of what goes first, whenever it was pushed; other stamps are larger.
 OLDEST_STAMP = 0
 #: What a level adds to a stamp: whatever is of a higher level seems to be younger.
 LEVEL_STAMP = 1 << 60
+# So few members share a run with those pushed before and after them, as long as that is short.
+_FEW = 8
+_SHORT = 64
 
 
 _Member = TypeVar("_Member", bound=int)
 
 
+class _Run(Generic[_Member]):
+    """Members in order; those that left it since are gaps, unless they stood at an end."""
+
+    __slots__ = ("first", "members", "newer", "num_in", "older", "stamps")
+
+    def __init__(self, members: Sequence[_Member], stamps: Sequence[int]) -> None:
+        self.members = list(members)
+        #: One per member; mostly a range, which takes no memory.
+        self.stamps = stamps
+        self.num_in = len(self.members)
+        #: Where the oldest one stands that is still in.
+        self.first = 0
+        self.older = self.newer = self
+
+    def link(self, older: "_Run[_Member]") -> None:
+        """Stand behind another run of a ring."""
+        self.older, self.newer = older, older.newer
+        older.newer.older = older.newer = self
+
+    def unlink(self) -> None:
+        """Leave the ring."""
+        self.older.newer, self.newer.older = self.newer, self.older
+
+    def goes_first(self) -> bool:
+        """Whether its members were pushed as the oldest."""
+        return OLDEST_STAMP in self.stamps[:1]
+
+    def may_be_extended(self) -> bool:
+        """Whether it is short and has no gaps: whoever left it may be among those to come."""
+        has_no_gaps = self.first + self.num_in == len(self.members)
+        return has_no_gaps and 0 < self.num_in < _SHORT and not self.goes_first()
+
+    def extend(self, members: Sequence[_Member], stamps: Sequence[int]) -> None:
+        """More members, younger than those that are here."""
+        self.members += members
+        self.stamps = [*self.stamps, *stamps]
+        self.num_in += len(members)
+
+
 class RecencyList(Generic[_Member]):
-    """Members ordered by level, then by the stamp they were pushed with; every call is O(levels).
+    """Members ordered by level, then by the stamp they were pushed with.
 
     Members are ints in ``[0, size)``; stamps must not decrease from push to push.
     """
 
     def __init__(self, size: int, num_levels: int = 1) -> None:
-        # The indices from `size` on are the sentinels that close the rings, the lowest level first.
-        # Typed as what their items mean: a cast for each item would be a call for each.
-        absent = array("i", [_ABSENT])
-        self._absent = cast("_Member", _ABSENT)
-        self._older = cast("MutableSequence[_Member]", absent * (size + num_levels))
-        self._newer = cast("MutableSequence[_Member]", absent * (size + num_levels))
-        self._stamp = array("q", [0]) * (size + num_levels)
-        self._ends = cast("list[_Member]", list(range(size, size + num_levels)))
-        self._end = self._ends[0]
-        for end in self._ends:
-            self._older[end] = self._newer[end] = end
+        self._run_of: list[_Run[_Member] | None] = [None] * size
+        # One empty run closes the ring of each level, the lowest first.
+        self._ends = [_Run[_Member]((), ()) for _ in range(num_levels)]
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def __contains__(self, member: _Member) -> bool:
-        return self._newer[member] != _ABSENT
+        return self._run_of[member] is not None
 
     def __iter__(self) -> Iterator[_Member]:
         """From the oldest to the newest, the lowest level first."""
+        run_of = self._run_of
         for end in self._ends:
-            member = self._newer[end]
-            while member != end:
-                yield member
-                member = self._newer[member]
+            run = end.newer
+            while run is not end:
+                for member in islice(run.members, run.first, None):
+                    if run_of[member] is run:
+                        yield member
+                run = run.newer
 
     def push(self, member: _Member, stamp: int, level: int = 0) -> None:
         """Make ``member`` the newest of its level."""
@@ -58,17 +97,15 @@ class RecencyList(Generic[_Member]):
 
     def push_all(self, members: Sequence[_Member], first_stamp: int, level: int = 0) -> None:
         """Make ``members`` the newest of a level, one after the other; their stamps count up."""
-        older, newer, stamps, end = self._older, self._newer, self._stamp, self._ends[level]
-        newest = older[end]
-        for stamp, member in enumerate(members, first_stamp + level * LEVEL_STAMP):
-            assert newer[member] == _ABSENT, f"{member} is in the list already"
-            assert member != newest, f"{member} is pushed twice"
-            older[member] = newest
-            newer[newest] = member
-            stamps[member] = stamp
-            newest = member
-        self._tie(newest, end)
-        self._length += len(members)
+        first_stamp += level * LEVEL_STAMP
+        stamps, newest = range(first_stamp, first_stamp + len(members)), self._ends[level].older
+        if len(members) <= _FEW and newest.may_be_extended():
+            self._enter(newest, members)
+            newest.extend(members, stamps)
+        elif members:
+            run = _Run(members, stamps)
+            self._enter(run, members)
+            run.link(newest)
 
     def push_oldest(self, member: _Member) -> None:
         """Make ``member`` the oldest of all, with a stamp below those of all other pushes."""
@@ -76,15 +113,10 @@ class RecencyList(Generic[_Member]):
 
     def push_all_oldest(self, members: Sequence[_Member]) -> None:
         """The same for ``members``, one after the other: the last of them is the oldest then."""
-        older, newer, stamps, oldest = self._older, self._newer, self._stamp, self._newer[self._end]
-        for member in members:
-            assert newer[member] == _ABSENT, f"{member} is in the list already"
-            newer[member] = oldest
-            older[oldest] = member
-            stamps[member] = OLDEST_STAMP
-            oldest = member
-        self._tie(self._end, oldest)
-        self._length += len(members)
+        if members:
+            run = _Run(members[::-1], [OLDEST_STAMP] * len(members))
+            self._enter(run, members)
+            run.link(self._ends[0])
 
     def remove(self, member: _Member) -> None:
         """Take ``member`` out, wherever it stands."""
@@ -92,34 +124,70 @@ class RecencyList(Generic[_Member]):
 
     def remove_all(self, members: Sequence[_Member]) -> None:
         """Take ``members`` out, wherever they stand."""
-        newer, end = self._newer, self._end
-        previous = after_run = end
-        # What was pushed together is mostly taken out together, the newest first. Such a run is
-        # tied up once, at its ends.
-        for member in members:
-            after = newer[member]
-            assert after != _ABSENT, f"{member} is not in the list"
-            newer[member] = self._absent
-            if after != previous:
-                if previous != end:
-                    self._tie(self._older[previous], after_run)
-                after_run = after
-            previous = member
-        if previous != end:
-            self._tie(self._older[previous], after_run)
-        self._length -= len(members)
+        runs = list(map(self._run_of.__getitem__, members))
+        if runs and runs.count(runs[0]) == len(runs):
+            # What was pushed together is mostly taken out together.
+            self._leave(runs[0], members)
+            return
+        start = 0
+        for run, same in groupby(runs):
+            end = start + len(list(same))
+            self._leave(run, members[start:end])
+            start = end
 
     def oldest(self) -> _Member | None:
         """The first member of the lowest level that has any, or None when the list is empty."""
         for end in self._ends if self._length else ():
-            member = self._newer[end]
-            if member != end:
-                return member
+            run = end.newer
+            if run is not end:
+                return run.members[run.first]
         return None
 
     def stamp_of(self, member: _Member) -> int:
         """The stamp ``member`` was pushed with, and :data:`LEVEL_STAMP` for each of its levels."""
-        return self._stamp[member]
+        run = self._run_of[member]
+        assert run is not None, f"{member} is not in the list"
+        return run.stamps[run.members.index(member, run.first)]
 
-    def _tie(self, older: _Member, newer: _Member) -> None:
-        self._newer[older], self._older[newer] = newer, older
+    def go_first(self, members: slice) -> bool:
+        """Whether all of them that are in were pushed as the oldest."""
+        if not self._ends[0].newer.goes_first():
+            return False
+        return all(run is None or run.goes_first() for run in set(self._run_of[members]))
+
+    def _enter(self, run: _Run[_Member], members: Sequence[_Member]) -> None:
+        run_of = self._run_of
+        assert not any(map(run_of.__getitem__, members)), f"one of {members} is in the list already"
+        assert len(set(members)) == len(members), f"one of {members} is pushed twice"
+        for member in members:
+            run_of[member] = run
+        self._length += len(members)
+
+    def _leave(self, run: _Run[_Member] | None, members: Sequence[_Member]) -> None:
+        assert run is not None, f"{members[0]} is not in the list"
+        run_of = self._run_of
+        for member in members:
+            run_of[member] = None
+        self._length -= len(members)
+        run.num_in -= len(members)
+        if run.num_in:
+            self._close_gaps(run, list(members))
+        else:
+            run.unlink()
+
+    def _close_gaps(self, run: _Run[_Member], gone: list[_Member]) -> None:
+        """Members left a run: its end is cut off, and more gaps than members are closed."""
+        run_of, members = self._run_of, run.members
+        gone.reverse()
+        if members[-len(gone) :] == gone:
+            # A request's blocks stand from its tail to its head, and its head is what others hit.
+            del members[-len(gone) :]
+            run.stamps = run.stamps[: len(members)]
+            return
+        while run_of[members[run.first]] is not run:
+            run.first += 1
+        if 2 * run.num_in < len(members):
+            rest, stamps = members[run.first :], run.stamps[run.first :]
+            is_in = [run_of[member] is run for member in rest]
+            run.members, run.stamps = list(compress(rest, is_in)), list(compress(stamps, is_in))
+            run.first = 0

@@ -226,7 +226,7 @@ class Pins:
                 if not counts[block]:
                     del counts[block]
                     self.pinned_bytes -= self._plan.block_bytes(size_class)
-            self._store.release(size_class, reversed(column))
+            self._store.release(size_class, column[::-1])
 
     def _end(self, pins: Iterable[Pin]) -> None:
         for pin in list(pins):

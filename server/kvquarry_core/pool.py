@@ -237,7 +237,7 @@ class Pool:
             num_reached = self._reach.num_reached(GroupId(group), held)
             if num_reached < len(held):
                 self.store.release_to_go_first(size_class, held[num_reached:])
-            self.store.release(size_class, reversed(held[:num_reached]), record.priority)
+            self.store.release(size_class, held[:num_reached][::-1], record.priority)
         self._resumption.keep_young(record)
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:

@@ -115,10 +115,15 @@ class SlabMap:
         """The slabs of a class with a used block, the lowest first; O(slabs of the class)."""
         return (slab for slab in sorted(self._carved[size_class]) if self._num_used[slab])
 
+    def span(self, size_class: ClassId, slab: SlabId) -> slice:
+        """Where the blocks of a slab lie among all of its class."""
+        per_slab = self._blocks_per_slab[size_class]
+        return slice(slab * per_slab, (slab + 1) * per_slab)
+
     def blocks_of(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
         """All blocks of a slab."""
-        per_slab = self._blocks_per_slab[size_class]
-        return [BlockId(block) for block in range(slab * per_slab, (slab + 1) * per_slab)]
+        span = self.span(size_class, slab)
+        return [BlockId(block) for block in range(span.start, span.stop)]
 
     def carve(self, size_class: ClassId) -> SlabId:
         """Give an unassigned slab to ``size_class``; the lowest-numbered fresh one first."""
