@@ -49,16 +49,16 @@ class Entrance:
         """
         starting, soon = self._states_to_start(waiting), self._states_soon(waiting)
         wanted = [*map(operator.add, starting, soon)]
-        plain = self._plain(waiting, keep_free)
-        allowance = self._supply.allow(self._blocks_of_life(plain, wanted))
-        lavish = self._lavish(plain, waiting, allowance) if allowance else plain
+        allowance = self._supply.allow(self._blocks_of_life(waiting, wanted))
         is_frugal = not allowance and not self._idle
-        answer = self._exchange(waiting, lavish, starting, wanted, allowance)
+        admit = self._request(waiting, keep_free, allowance)
+        answer = self._exchange(waiting, admit, starting, wanted, allowance)
         if is_frugal or not _may_be_turned(answer, allowance):
             return answer
         self._idle.return_all()
-        again = replace(plain, handle=self._next_handle())
-        return self._exchange(waiting, again, starting, starting, self._supply.nothing_allowed)
+        nothing = self._supply.nothing_allowed
+        plain = self._request(waiting, keep_free, nothing)
+        return self._exchange(waiting, plain, starting, starting, nothing)
 
     def _exchange(
         self,
@@ -80,16 +80,22 @@ class Entrance:
         self._ledger.free(admit.handle)
         return replace(no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens)
 
-    def _plain(self, waiting: Waiting, keep_free: Sequence[int]) -> AdmitRequest:
-        """What is needed."""
+    def _request(
+        self, waiting: Waiting, keep_free: Sequence[int], allowance: Allowance
+    ) -> AdmitRequest:
+        """What is needed, and as much of what is allowed as the request can use."""
         settings = self._settings
+        first_chunk = settings.max_grant_tokens
+        if allowance.is_plenty:
+            first_chunk = max(first_chunk, waiting.num_tokens)
         return AdmitRequest(
-            self._next_handle(),
+            # One that no admission was asked for with.
+            Handle(next(self._handles)),
             waiting.hashes,
             num_tokens=waiting.num_tokens,
             max_hit_tokens=waiting.num_tokens - 1 if waiting.hashes else 0,
-            max_grant_tokens=settings.max_grant_tokens,
-            lookahead_tokens=settings.lookahead_tokens,
+            max_grant_tokens=first_chunk,
+            lookahead_tokens=settings.lookahead_tokens + self._tokens_ahead(waiting, allowance),
             must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
             keep_free_blocks=keep_free,
             states_are_leased=True,
@@ -98,20 +104,12 @@ class Entrance:
             priority=waiting.priority,
         )
 
-    def _next_handle(self) -> Handle:
-        """One that no admission was asked for with."""
-        return Handle(next(self._handles))
-
-    def _lavish(self, plain: AdmitRequest, waiting: Waiting, allowance: Allowance) -> AdmitRequest:
-        """The same with blocks to decode into and, where memory is plenty, for all chunks."""
-        ahead_tokens = allowance.rows_ahead * self._supply.ahead_block_tokens
-        if waiting.most_tokens is not None:
-            ahead_tokens = min(ahead_tokens, max(waiting.most_tokens - waiting.num_tokens, 0))
-        lookahead_tokens = plain.lookahead_tokens + ahead_tokens
-        if not allowance.is_plenty:
-            return replace(plain, lookahead_tokens=lookahead_tokens)
-        most = max(plain.max_grant_tokens, plain.num_tokens)
-        return replace(plain, lookahead_tokens=lookahead_tokens, max_grant_tokens=most)
+    def _tokens_ahead(self, waiting: Waiting, allowance: Allowance) -> int:
+        """Tokens to decode that blocks may be asked for at once."""
+        most = allowance.rows_ahead * self._supply.ahead_block_tokens
+        if waiting.most_tokens is None:
+            return most
+        return min(most, max(waiting.most_tokens - waiting.num_tokens, 0))
 
     def _states_to_start(self, waiting: Waiting) -> list[int]:
         """Rows of states that this request and those pending start with, by kind."""
@@ -132,9 +130,10 @@ class Entrance:
                 rows[index] += 1
         return rows
 
-    def _blocks_of_life(self, admit: AdmitRequest, state_rows: Sequence[int]) -> list[int]:
+    def _blocks_of_life(self, waiting: Waiting, state_rows: Sequence[int]) -> list[int]:
         """As many blocks by group as an admission takes at most, luxury included."""
-        num_slots = admit.num_tokens + admit.lookahead_tokens + self._settings.ahead_tokens
+        settings = self._settings
+        num_slots = waiting.num_tokens + settings.lookahead_tokens + settings.ahead_tokens
         stock = self._idle.stock
         rows = [
             max(state_rows[index] - stock.num_rows(KindId(index)), 0)

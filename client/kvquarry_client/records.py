@@ -87,6 +87,9 @@ class ShadowRequest:
             )
             for kind in self._kind_ids
         ]
+        # What it has unspent of each kind that grows. Every exchange looks at that of everybody.
+        columns = zip(self.tables, self.unspent.columns, strict=True)
+        self._to_grow_with = [unspent[0] for table, unspent in columns if table.grows]
         # Per kind, tokens up to the last committed position.
         self._cached_tokens = [admission.hit_tokens] * len(self.tables)
         self._lengths_before = [len(table) for table in self.tables]
@@ -196,6 +199,13 @@ class ShadowRequest:
         if self._stock.stocks[kind]:
             return list(zip(*self._stock.take(kind, num_rows), strict=True))
         return self.unspent.take(kind, num_rows)
+
+    def runs_low(self, num_rows: int) -> bool:
+        """Whether it has no more than half of so many rows of some kind that grows."""
+        for unspent in self._to_grow_with:  # noqa: SIM110 - any() takes three times as long
+            if 2 * len(unspent) <= num_rows:
+                return True
+        return False
 
     def rows_to_ask_ahead(self, num_rows: int) -> int:
         """Rows to ask for so that it has ``num_rows`` to go on with, in every kind that grows.

@@ -171,7 +171,10 @@ class Supply:
         """Requests that will ask for attention blocks soon, and how many they are to get."""
         if not rows_ahead:
             return []
-        pairs = ((one, one.rows_to_ask_ahead(rows_ahead)) for one in self._roster.live.values())
+        running = self._roster.live.values()
+        pairs = (
+            (one, one.rows_to_ask_ahead(rows_ahead)) for one in running if one.runs_low(rows_ahead)
+        )
         low = [(one, rows) for one, rows in pairs if rows]
         if rows_ahead == 1:
             # There is not one for everybody: whoever needs it first asks first.

@@ -188,7 +188,9 @@ class SlabMap:
         """
         owner = ClassId(self._owner[slab])
         blocks, next_free, block = list[BlockId](), self._next_free[owner], self._free_head[slab]
-        while block != _NONE and len(blocks) < most:
+        for _ in range(most):
+            if block == _NONE:
+                break
             blocks.append(block)
             block = next_free[block]
         self._free_head[slab] = block
