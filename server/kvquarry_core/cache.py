@@ -5,7 +5,6 @@ lower one.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import islice
 
 from kvquarry_core.contents import Contents
 from kvquarry_core.ids import BlockId, ClassId, SlabId
@@ -59,15 +58,12 @@ class Cache:
         return self._idle[size_class].stamp_of(slab)
 
     def oldest_run(self, size_class: ClassId, most: int) -> list[BlockId]:
-        """The oldest cached block and up to ``most`` in all that follow it in the same slab."""
-        by_age = self.by_age(size_class)
-        run = [next(by_age)]
-        slab = self._slabs.slab_of(size_class, run[0])
-        for block in islice(by_age, most - 1):
-            if self._slabs.slab_of(size_class, block) != slab:
-                break
-            run.append(block)
-        return run
+        """The oldest cached block and up to ``most`` in all that follow it in the same slab.
+
+        They fell out of use together.
+        """
+        run = self._blocks[size_class].oldest_together(most)
+        return self._slabs.leading_of_one_slab(size_class, run)
 
     def cached_in(self, size_class: ClassId, slab: SlabId) -> list[BlockId]:
         """The cached blocks of a slab; O(blocks per slab)."""
@@ -108,9 +104,7 @@ class Cache:
 
     def add(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Nobody uses these hashed blocks any more: they are cached, in this order."""
-        for priority, run in self._contents.priorities.runs(size_class, blocks):
-            self._blocks[size_class].push_all(run, self._clock + 1, priority)
-            self._clock += len(run)
+        self._push(size_class, blocks)
         self._unuse(size_class, blocks)
 
     def add_oldest(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
@@ -137,16 +131,13 @@ class Cache:
         What is to go first still is.
         """
         cached, idle = self._blocks[size_class], self._idle[size_class]
-        for block in blocks:
-            if block not in cached or cached.stamp_of(block) == OLDEST_STAMP:
-                continue
-            self._clock += 1
-            cached.remove(block)
-            cached.push(block, self._clock, self._contents.priorities.of_block(size_class, block))
-            slab = self._slabs.slab_of(size_class, block)
+        renewed = [one for one in blocks if one in cached and cached.stamp_of(one) != OLDEST_STAMP]
+        cached.remove_all(renewed)
+        self._push(size_class, renewed)
+        for slab in self._slabs.count_by_slab(size_class, renewed):
             if slab in idle:
                 idle.remove(slab)
-                idle.push(slab, self._clock, self._contents.priorities.of_slab(slab))
+                self._push_idle(size_class, slab)
 
     def take(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Somebody uses cached blocks again."""
@@ -188,8 +179,19 @@ class Cache:
             if self._goes_first(size_class, slab):
                 idle.push_oldest(slab)
             else:
-                self._clock += 1
-                idle.push(slab, self._clock, self._contents.priorities.of_slab(slab))
+                self._push_idle(size_class, slab)
+
+    def _push(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+        """Blocks are the youngest of their priorities, in this order."""
+        for priority, run in self._contents.priorities.runs(size_class, blocks):
+            self._blocks[size_class].push_all(run, self._clock + 1, priority)
+            self._clock += len(run)
+
+    def _push_idle(self, size_class: ClassId, slab: SlabId) -> None:
+        """A slab is the youngest of its priority."""
+        self._clock += 1
+        priority = self._contents.priorities.of_slab(slab)
+        self._idle[size_class].push(slab, self._clock, priority)
 
     def _goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
         """Whether an idle slab holds nothing that anybody will miss."""

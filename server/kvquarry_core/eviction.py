@@ -49,7 +49,7 @@ class CacheView(Protocol):
     def oldest_run(self, size_class: ClassId, most: int) -> list[BlockId]:
         """The oldest cached block and up to ``most`` in all that follow it in the same slab.
 
-        Called where there is one; O(length of the run).
+        All of them fell out of use together. Called where there is one; O(length of the run).
         """
         ...
 

@@ -143,6 +143,15 @@ class RecencyList(Generic[_Member]):
                 return run.members[run.first]
         return None
 
+    def oldest_together(self, most: int) -> list[_Member]:
+        """The oldest and up to ``most`` in all that were pushed together with it, in order."""
+        for end in self._ends if self._length else ():
+            run = end.newer
+            if run is not end:
+                members = run.members[run.first : run.first + most]
+                return [one for one in members if self._run_of[one] is run]
+        return []
+
     def stamp_of(self, member: _Member) -> int:
         """The stamp ``member`` was pushed with, and :data:`LEVEL_STAMP` for each of its levels."""
         run = self._run_of[member]

@@ -13,7 +13,7 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, MutableSequence, Sequence
-from itertools import compress, repeat
+from itertools import compress, repeat, takewhile
 from operator import floordiv
 from typing import cast
 
@@ -85,8 +85,15 @@ class SlabMap:
         """How many of ``blocks`` lie in each slab, in the order in which the slabs appear."""
         if len(self._owner) == 1:
             return {SlabId(0): len(blocks)} if blocks else {}
+        if len(blocks) == 1:
+            return {self.slab_of(size_class, blocks[0]): 1}
         slabs = map(floordiv, blocks, repeat(self._blocks_per_slab[size_class]))
         return cast("dict[SlabId, int]", Counter(slabs))
+
+    def leading_of_one_slab(self, size_class: ClassId, blocks: Sequence[BlockId]) -> list[BlockId]:
+        """The first of ``blocks``, and those after it up to the first one of another slab."""
+        span = self.span(size_class, self.slab_of(size_class, blocks[0]))
+        return list(takewhile(range(span.start, span.stop).__contains__, blocks))
 
     def partial(self, size_class: ClassId) -> dict[SlabId, None]:
         """The class's slabs in use with a free block, as an ordered set; not to be changed."""
