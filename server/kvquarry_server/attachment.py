@@ -5,7 +5,7 @@ want of blocks changes nothing and is not counted; neither is a mistake, nor a p
 time is over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -16,6 +16,7 @@ from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import Policies, PolicyNames
 from kvquarry_core.pool import Pool
+from kvquarry_core.slot_use import check_empty_slots
 from kvquarry_core.usage import usage_of
 from kvquarry_server.application import apply_operation
 from kvquarry_server.errors import WireError, wire_error
@@ -85,6 +86,8 @@ class Attachment:
         self.roster = Roster(terms.plan, terms.num_workers)
         self.revision = 0
         self.last_batch_number = 0
+        #: By kind, as told last; of no kind while the engine never told.
+        self.empty_slots: Sequence[int] = ()
         self._evictions = EvictionLog()
         self.policies = terms.names
         self.pool = Pool(
@@ -113,6 +116,7 @@ class Attachment:
         Raises:
             OutOfOrder: The batch is neither the next one nor a repetition.
             AnswerForgotten: It is a repetition, but too old.
+            UsageError: What it says of empty slots cannot be; nothing was applied.
         """
         if batch.number <= self.last_batch_number:
             return self._repeat(batch.number)
@@ -121,7 +125,10 @@ class Attachment:
                 f"batch {batch.number} came after batch {self.last_batch_number}; send the "
                 "batches in between first"
             )
+        if batch.empty_slots:
+            check_empty_slots(self.pool.plan, batch.empty_slots)
         outcome = yield from self._apply_next(batch)
+        self.empty_slots = batch.empty_slots or self.empty_slots
         self._answers.keep(outcome)
         return outcome
 

@@ -4,7 +4,7 @@ Columns of equal length belong together. Entry ``i`` of each is one row, or, whe
 of counts, one run: so many of the blocks (or rows), which stand one after another in their column.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
@@ -128,8 +128,10 @@ class Batch:
         operations: What happened. They are read off the message one by one, when their turn comes,
             and one that is out of bounds raises then.
         is_quiet: Nobody waits for an answer, unless the batch contains a mistake.
+        empty_slots: By kind, see :mod:`kvquarry_core.slot_use`; of no kind where nothing is said.
     """
 
     number: int
     operations: Iterable[Operation]
     is_quiet: bool = False
+    empty_slots: Sequence[int] = ()

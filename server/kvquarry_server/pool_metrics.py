@@ -76,6 +76,15 @@ def _block_bytes(pool: PoolStatus) -> Values:
     }
 
 
+def _empty_slots(pool: PoolStatus) -> Values:
+    slots = pool.slots.empty_slots if pool.slots else ()
+    return {(str(index),): count for index, count in enumerate(slots)}
+
+
+def _written_bytes(pool: PoolStatus) -> Values:
+    return {(): pool.slots.written_bytes} if pool.slots else {}
+
+
 def _evictions(pool: PoolStatus) -> Values:
     return {(str(index),): count for index, count in enumerate(pool.num_evictions)}
 
@@ -134,6 +143,19 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
         "kvquarry_pool_used_bytes",
         "Bytes of blocks that requests use or were granted.",
         _one(lambda pool: pool.usage.used_bytes),
+    ),
+    PoolMetric(
+        _GAUGE,
+        "kvquarry_pool_written_bytes",
+        "Those of the bytes used that hold tokens or states, as of the engine's last message.",
+        _written_bytes,
+    ),
+    PoolMetric(
+        _GAUGE,
+        "kvquarry_empty_slots",
+        "Token slots in blocks in use that hold nothing yet, as of the engine's last message.",
+        _empty_slots,
+        ("size_class",),
     ),
     PoolMetric(
         _GAUGE,

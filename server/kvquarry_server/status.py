@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from kvquarry_core.counters import PoolCounters
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import PolicyNames
+from kvquarry_core.slot_use import SlotUse, slot_use_of
 from kvquarry_core.usage import PoolUsage, usage_of
 from kvquarry_server.attachment import Attachment, Identity
 from kvquarry_server.registry import Registry
@@ -79,6 +80,7 @@ class PoolStatus:
         num_workers: Those expected.
         num_requests: Requests it knows.
         pins: What is pinned.
+        slots: How much of what is used is written; None while the engine never told.
     """
 
     identity: Identity
@@ -97,6 +99,7 @@ class PoolStatus:
     num_workers: int
     num_requests: int
     pins: PinTotals
+    slots: SlotUse | None
 
     @property
     def miss_tokens(self) -> int:
@@ -158,12 +161,13 @@ def pins_of(registry: Registry) -> tuple[PinStatus, ...]:
 
 
 def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
-    pool, roster = attachment.pool, attachment.roster
+    pool, roster, told = attachment.pool, attachment.roster, attachment.empty_slots
+    usage = usage_of(pool)
     return PoolStatus(
         identity=attachment.identity,
         plan=pool.plan,
         revision=attachment.revision,
-        usage=usage_of(pool),
+        usage=usage,
         counters=replace(pool.totals),
         policies=attachment.policies,
         num_evictions=tuple(pool.store.num_evictions),
@@ -178,6 +182,7 @@ def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
         pins=PinTotals(
             len(pool.pins), pool.pins.pinned_bytes, pool.pins.cap_bytes, pool.pins.num_broken
         ),
+        slots=slot_use_of(pool.plan, usage, told) if told else None,
     )
 
 

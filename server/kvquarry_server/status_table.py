@@ -55,6 +55,8 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
         f"{_size(usage['usable_size_bytes'])}, {usage['unassigned_slab_count']} of "
         f"{pool['plan']['slab_count']} slabs unassigned"
     )
+    if pool["empty_slot_counts"]:
+        yield f"  written   {_written(pool)}"
     query, hit = counters["query_tokens"], counters["hit_tokens"]
     share = f" ({hit / query:.1%})" if query else ""
     yield f"  tokens    {query} looked up: {hit} hit{share}, {query - hit} missed"
@@ -75,6 +77,12 @@ def _pins(pool: PlainStatus) -> str:
         f"{_size(pool['pin_cap_size_bytes'])}; {counters['refused_pin_count']} were refused, "
         f"{counters['broken_pin_count']} gave way"
     )
+
+
+def _written(pool: PlainStatus) -> str:
+    written, used = pool["written_size_bytes"], pool["usage"]["used_size_bytes"]
+    share = f" ({written / used:.1%} of what is used)" if used else ""
+    return f"{_size(written)}{share}, {sum(pool['empty_slot_counts'])} token slots are empty"
 
 
 def _attachment(attachment: PlainStatus) -> str:

@@ -77,6 +77,23 @@ def test_an_operation_from_the_future_is_refused_in_its_place(
     assert len(result.answers) == 1
 
 
+@pytest.mark.parametrize("counts", [[1], [0, 0, 0], [1 << 40, 0], [0, (1 << 64) - 1]])
+def test_empty_slots_that_no_pool_has_end_the_stream_and_change_nothing(
+    channel: grpc.Channel, name: str, counts: list[int]
+) -> None:
+    engine, stream = ready_engine(channel, name)
+    stream.exchange(admit(1, 4), empty_slots=[3, 0])
+    stream.send(2, [admit(2, 4)], counts)
+    failure = stream.failure()
+    assert (failure.code, failure.reason) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "INVALID_ARGUMENT",
+    )
+    again = engine.stream()
+    assert again.start().welcome.last_batch_number == 1
+    assert again.exchange(admit(2, 4)).answers[0].HasField("admission")
+
+
 @pytest.mark.parametrize("first", [pool_pb2.AttachRequest(), pool_pb2.AttachRequest(batch={})])
 def test_a_stream_that_does_not_begin_with_a_hello_is_refused(
     channel: grpc.Channel, name: str, first: pool_pb2.AttachRequest

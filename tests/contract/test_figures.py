@@ -45,6 +45,7 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
         "pool_bytes": plan["pool_size_bytes"],
         "pool_usable_bytes": usage["usable_size_bytes"],
         "pool_used_bytes": usage["used_size_bytes"],
+        "pool_written_bytes": pool["written_size_bytes"],
         "requests": pool["request_count"],
         "attached": attachment["attached"],
         "incarnation": attachment["incarnation"],
@@ -72,6 +73,7 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
         blocks["active"] -= blocks["null"]
         for state, count in blocks.items():
             figures[f"blocks/{index}/{state}"] = count
+        figures[f"empty_slots/{index}"] = pool["empty_slot_counts"][index]
         figures[f"slabs/{index}"] = sum(blocks.values()) // geometry["blocks_per_slab"]
         figures[f"block_bytes/{index}"] = geometry["stride_bytes"] * plan["region_count"]
         figures[f"evictions_total/{index}"] = counters["eviction_counts"][index]
@@ -103,7 +105,7 @@ def test_status_and_metrics_agree_on_every_figure(
     )
     refused = admit(3, 4)
     refused.admit.must_fit_tokens = 1 << 20
-    stream.exchange(refused, admit(4, 4 * 140))
+    stream.exchange(refused, admit(4, 4 * 140), empty_slots=[3, 8])
 
     answer = kvquarry("status", "--json", "--target", service.target)
     assert answer.returncode == 0, answer.stderr
@@ -120,6 +122,9 @@ def test_status_and_metrics_agree_on_every_figure(
         "pins",
         "pinned_bytes",
         "pins_refused_total",
+        "pool_written_bytes",
+        "empty_slots/0",
+        "empty_slots/1",
     ):
         assert expected[figure] > 0, figure
 

@@ -82,9 +82,14 @@ class WireStream:
     def send_raw(self, message: pool_pb2.AttachRequest) -> None:
         self._outbox.put(message)
 
-    def send(self, number: int, operations: Iterable[pool_pb2.Operation]) -> None:
+    def send(
+        self,
+        number: int,
+        operations: Iterable[pool_pb2.Operation],
+        empty_slots: Iterable[int] = (),
+    ) -> None:
         """Send a batch of any number."""
-        batch = pool_pb2.Batch(number=number, operations=operations)
+        batch = pool_pb2.Batch(number=number, operations=operations, empty_slot_counts=empty_slots)
         self.send_raw(pool_pb2.AttachRequest(batch=batch))
 
     def read(self) -> pool_pb2.AttachResponse:
@@ -92,10 +97,12 @@ class WireStream:
         response: pool_pb2.AttachResponse = next(self.call)
         return response
 
-    def exchange(self, *operations: pool_pb2.Operation) -> pool_pb2.BatchResult:
+    def exchange(
+        self, *operations: pool_pb2.Operation, empty_slots: Iterable[int] = ()
+    ) -> pool_pb2.BatchResult:
         """Send the next batch and read its result."""
         self._last_number += 1
-        self.send(self._last_number, operations)
+        self.send(self._last_number, operations, empty_slots)
         result = self.read().result
         assert result.number == self._last_number
         return result

@@ -120,6 +120,12 @@ def test_a_quiet_batch_is_read_as_one() -> None:
     assert not batch_from_wire(pool_pb2.Batch(number=1)).is_quiet
 
 
+def test_what_a_batch_says_of_empty_slots_is_read() -> None:
+    assert not batch_from_wire(pool_pb2.Batch(number=1)).empty_slots
+    told = pool_pb2.Batch(number=1, empty_slot_counts=[3, 0])
+    assert list(batch_from_wire(told).empty_slots) == [3, 0]
+
+
 def test_every_operation_of_the_wire_is_read() -> None:
     (oneof,) = pool_pb2.Operation.DESCRIPTOR.oneofs
     read = {wire.WhichOneof("operation") for wire, _ in OPERATIONS}

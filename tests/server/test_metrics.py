@@ -63,6 +63,20 @@ def test_blocks_of_a_class_add_up_to_its_slabs() -> None:
     assert value(metrics, "kvquarry_workers_registered", engine="engine") == 1
 
 
+def test_slot_use_is_unknown_until_it_was_told_and_stays_until_it_is_told_anew() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    attachment.apply(Batch(1, [AdmitRequest(Handle(1), (), 8, 0, 8)]))
+    told = {"kvquarry_empty_slots", "kvquarry_pool_written_bytes"}
+    assert all(not scrape(registry)[name].samples for name in told)
+    for number, counts in enumerate(([2, 0], [], [1, 0]), start=2):
+        attachment.apply(Batch(number, [], empty_slots=counts))
+        expected = 2 * (counts[0] if counts else 2)
+        assert value(scrape(registry), "kvquarry_empty_slots", size_class="0") == expected
+    attachment.apply(Batch(2, [], empty_slots=[3, 0]))
+    assert value(scrape(registry), "kvquarry_empty_slots", size_class="0") == 2, "a repetition"
+
+
 def test_latency_buckets_begin_at_50_microseconds() -> None:
     metrics = scrape(Registry(Policy(), FakeClock()))
     assert value(metrics, "kvquarry_batch_seconds_bucket", le="5e-05") == 1

@@ -3,7 +3,7 @@
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import AdmitRequest
 from kvquarry_server.conversion.statuses import plain, status_to_wire
-from kvquarry_server.operations import Batch, Take
+from kvquarry_server.operations import Batch, Free, Take
 from kvquarry_server.registry import Policy, Registry
 from kvquarry_server.status import Boot, status_of
 from kvquarry_server.status_table import status_table
@@ -41,6 +41,18 @@ def test_a_pool_shows_its_engine_workers_memory_tokens_and_blocks() -> None:
         "      0  128 B       2     0       1       0        3        0",
         "      1  512 B       1     0       0       0        1        0",
     ]
+
+
+def test_a_pool_whose_engine_tells_shows_how_much_of_it_is_written() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    one = Handle(1)
+    admit, take = AdmitRequest(one, (), 8, 0, 8), Take([one], [GroupId(0)], [2])
+    attachment.apply(Batch(1, [admit, take], empty_slots=[1, 0]))
+    lines = table(registry).splitlines()
+    assert "  written   192 B (18.8% of what is used), 2 token slots are empty" in lines
+    attachment.apply(Batch(2, [Free([one])], empty_slots=[0, 0]))
+    assert "  written   0 B, 0 token slots are empty" in table(registry).splitlines()
 
 
 def test_a_pool_without_a_stream_shows_when_it_goes() -> None:

@@ -40,7 +40,12 @@ def batch_from_wire(message: pool_pb2.Batch) -> Batch:
         UsageError: They are too many; reading one with too many rows raises it, too.
     """
     limits.check_num_operations(len(message.operations))
-    return Batch(message.number, map(_operation, message.operations), message.quiet)
+    return Batch(
+        message.number,
+        map(_operation, message.operations),
+        message.quiet,
+        _column(message.empty_slot_counts),
+    )
 
 
 def _operation(message: pool_pb2.Operation) -> Operation:

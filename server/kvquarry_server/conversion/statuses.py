@@ -64,6 +64,8 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
         pin_count=pool.pins.count,
         pinned_size_bytes=pool.pins.pinned_bytes,
         pin_cap_size_bytes=pool.pins.cap_bytes,
+        empty_slot_counts=pool.slots.empty_slots if pool.slots else (),
+        written_size_bytes=pool.slots.written_bytes if pool.slots else 0,
     )
 
 

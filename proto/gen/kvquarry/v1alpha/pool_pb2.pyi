@@ -104,14 +104,16 @@ class Hello(_message.Message):
     def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("number", "operations", "quiet")
+    __slots__ = ("number", "operations", "quiet", "empty_slot_counts")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     QUIET_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_SLOT_COUNTS_FIELD_NUMBER: _ClassVar[int]
     number: int
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
     quiet: bool
-    def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., quiet: bool = ...) -> None: ...
+    empty_slot_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, number: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., quiet: bool = ..., empty_slot_counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Operation(_message.Message):
     __slots__ = ("admit", "grow", "take", "settle", "commit", "drop", "free", "begin_step", "forget", "reset_cache", "lease", "grant_ahead", "give_back", "compare_books", "pin", "unpin")
