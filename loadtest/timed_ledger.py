@@ -46,6 +46,7 @@ class TimedLedger:
         self.unpin = ledger.unpin
         self.flush = ledger.flush
         self.end_step = ledger.end_step
+        self.tell_empty_slots = ledger.tell_empty_slots
         self.compare_books = ledger.compare_books
         self.free_memory = ledger.free_memory
         self.used_fraction = ledger.used_fraction

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kvquarry_client.ledger import Eviction
 from kvquarry_core.books import digest_of_pool
@@ -14,6 +14,7 @@ from kvquarry_core.observer import EvictionLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import BUILT_IN, Policies, PolicyNames
 from kvquarry_core.pool import Pool
+from kvquarry_core.slot_use import SlotUse, slot_use_of
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import LayerView, check_worker
 
@@ -45,6 +46,7 @@ class InprocLedger:
     def __init__(self, plan: Plan, policies: Policies | None = None) -> None:
         self.num_exchanges = 0
         self.has_worker = False
+        self._count_empty_slots: Callable[[], Sequence[int]] = tuple
         self._log = EvictionLog()
         nothing = [0] * len(plan.classes)
         self._free_memory = FreeMemory(nothing, 0, nothing)
@@ -119,6 +121,14 @@ class InprocLedger:
 
     def end_step(self) -> None:
         """See :meth:`Ledger.end_step`."""
+
+    def tell_empty_slots(self, count: Callable[[], Sequence[int]]) -> None:
+        """See :meth:`Ledger.tell_empty_slots`; nothing is sent here, so it is asked when needed."""
+        self._count_empty_slots = count
+
+    def slot_use(self) -> SlotUse:
+        """How much of the blocks in use is written, now."""
+        return slot_use_of(self.pool.plan, usage_of(self.pool), self._count_empty_slots())
 
     def compare_books(self, digest: bytes) -> None:
         """See :meth:`Ledger.compare_books`."""

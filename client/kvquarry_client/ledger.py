@@ -1,6 +1,6 @@
 """What the shadow keeps its books with: a pool somewhere, reached in order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +78,13 @@ class Ledger(Protocol):
 
     def end_step(self) -> None:
         """The same, unless it is so little that it may wait for that of the next steps."""
+        ...
+
+    def tell_empty_slots(self, count: Callable[[], Sequence[int]]) -> None:
+        """From now on the pool hears this count with whatever is sent; by kind.
+
+        See :mod:`kvquarry_core.slot_use`.
+        """
         ...
 
     def compare_books(self, digest: bytes) -> None:

@@ -72,6 +72,7 @@ class ShadowRequest:
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
         #: Slots of its last step; before the first one, of the prompt.
         self.num_slots = waiting.num_tokens
+        self.encoder_tokens = waiting.encoder_tokens
         self.unspent = Unspent(plan)
         self.unspent.add(admission.grant)
         self._plan = plan

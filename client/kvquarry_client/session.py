@@ -1,7 +1,7 @@
 """The ledger behind a wire: operations are gathered into numbered batches, answers unpacked."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import grpc
 
@@ -47,6 +47,7 @@ class Session:
         self._opened = opened
         self._checks = AnswerChecks(plan)
         self._batch = BatchBuilder()
+        self._count_empty_slots: Callable[[], Sequence[int]] = tuple
         self._last_number = 0
         self._last_read = 0
         self._num_waits = 0
@@ -103,6 +104,10 @@ class Session:
             number = self._send(quiet=False)
             self._read_until(number)
 
+    def tell_empty_slots(self, count: Callable[[], Sequence[int]]) -> None:
+        """See :meth:`Ledger.tell_empty_slots`."""
+        self._count_empty_slots = count
+
     def compare_books(self, digest: bytes) -> None:
         """See :meth:`Ledger.compare_books`."""
         self._batch.compare_books(self._revision + len(self._batch), digest)
@@ -149,6 +154,7 @@ class Session:
         self._last_number += 1
         self._num_waits = 0
         self._revision += len(self._batch)
+        self._batch.empty_slots(self._count_empty_slots())
         self._stream.send(self._batch.finish(self._last_number, quiet=quiet))
         return self._last_number
 

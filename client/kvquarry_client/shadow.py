@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from kvquarry_client.admissions import Admissions
 from kvquarry_client.commits import Commits
+from kvquarry_client.empty_slots import EmptySlots
 from kvquarry_client.entrance import Entrance
 from kvquarry_client.idle import IdleBlocks
 from kvquarry_client.ledger import Ledger
@@ -83,6 +84,7 @@ class Shadow:
             refusals=self._refusals,
             settings=settings,
         )
+        ledger.tell_empty_slots(EmptySlots(plan, self._roster, self._idle.stock).count)
         # Those started in this step who were granted more than they spent.
         self._to_settle: dict[Handle, ShadowRequest] = {}
 

@@ -43,6 +43,10 @@ class BatchBuilder:
         message.batch.quiet = quiet
         return message
 
+    def empty_slots(self, by_kind: Sequence[int]) -> None:
+        """Say of the whole batch how many slots are empty."""
+        self._message.batch.empty_slot_counts.extend(by_kind)
+
     def ask(self, ask: Ask) -> None:
         """Add whatever has to be answered."""
         match ask:
