@@ -128,7 +128,7 @@ class InprocLedger:
 
     def slot_use(self) -> SlotUse:
         """How much of the blocks in use is written, now."""
-        return slot_use_of(self.pool.plan, usage_of(self.pool), self._count_empty_slots())
+        return slot_use_of(self.pool, self._count_empty_slots())
 
     def compare_books(self, digest: bytes) -> None:
         """See :meth:`Ledger.compare_books`."""

@@ -162,12 +162,11 @@ def pins_of(registry: Registry) -> tuple[PinStatus, ...]:
 
 def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
     pool, roster, told = attachment.pool, attachment.roster, attachment.empty_slots
-    usage = usage_of(pool)
     return PoolStatus(
         identity=attachment.identity,
         plan=pool.plan,
         revision=attachment.revision,
-        usage=usage,
+        usage=usage_of(pool),
         counters=replace(pool.totals),
         policies=attachment.policies,
         num_evictions=tuple(pool.store.num_evictions),
@@ -182,7 +181,7 @@ def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
         pins=PinTotals(
             len(pool.pins), pool.pins.pinned_bytes, pool.pins.cap_bytes, pool.pins.num_broken
         ),
-        slots=slot_use_of(pool.plan, usage, told) if told else None,
+        slots=slot_use_of(pool, told) if told else None,
     )
 
 

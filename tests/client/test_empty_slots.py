@@ -64,18 +64,36 @@ class Scene:
                     by_class[plan.class_of_group[group]] += self._num_empty(group)
         return by_class
 
+    def written_bytes(self) -> int:
+        """The same of what is written, states that nobody runs on left out."""
+        plan, num_bytes = self.quarry.ledger.pool.plan, 0
+        for group, spec in enumerate(plan.groups):
+            block_bytes = plan.block_bytes(plan.class_of_group[group])
+            if spec.kind is GroupKind.RECURRENT_STATE:
+                num_bytes += len(self._in_tables(group)) * block_bytes
+            else:
+                num_bytes += sum(self._written(group).values()) * block_bytes // BLOCK
+        return num_bytes
+
     def _num_empty(self, group: int) -> int:
+        return sum(BLOCK - num_tokens for num_tokens in self._written(group).values())
+
+    def _written(self, group: int) -> dict[int, int]:
+        """How many tokens each block in use holds."""
         written: dict[int, int] = {}
         for name, length in self.lengths.items():
             for position, block in enumerate(self._table(name, group)):
                 if block != NULL_BLOCK:
                     here = min(max(length - position * BLOCK, 0), BLOCK)
                     written[block] = max(written.get(block, 0), here)
-        return sum(BLOCK - num_tokens for num_tokens in written.values())
+        return written
 
     def _num_idle_states(self, group: int) -> int:
-        running = {block for name in self.lengths for block in self._table(name, group)}
-        return len(set(self.quarry.ledger.pool.lease.blocks[group]) - running)
+        return len(set(self.quarry.ledger.pool.lease.blocks[group]) - self._in_tables(group))
+
+    def _in_tables(self, group: int) -> set[int]:
+        held = {block for name in self.lengths for block in self._table(name, group)}
+        return held - {NULL_BLOCK}
 
     def _table(self, name: str, group: int) -> list[int]:
         request = self.quarry.shadow.find(name)
@@ -95,7 +113,9 @@ def walk(scene: Scene, seed: int) -> None:
                 scene.decode(name)
         scene.admit(f"r{step}", rng.randrange(1, 40), rng.choice(["same", f"r{step}"]))
         scene.quarry.shadow.end_step()
-        assert list(scene.quarry.ledger.slot_use().empty_slots) == scene.empty_slots()
+        use = scene.quarry.ledger.slot_use()
+        assert list(use.empty_slots) == scene.empty_slots()
+        assert use.written_bytes == scene.written_bytes()
     for name in list(scene.lengths):
         scene.free(name)
     scene.quarry.shadow.begin_step()

@@ -1,12 +1,10 @@
 """What a count of empty slots says of a pool, in slots and in bytes."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import GroupId, Handle
-from kvquarry_core.messages import Admission, AdmitRequest
+from kvquarry_core.messages import Admission, AdmitRequest, Grant
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.slot_use import SlotUse, check_empty_slots, slot_use_of
@@ -17,10 +15,6 @@ ATTENTION = GroupSpec(GroupKind.FULL_ATTENTION, 4, 64, 2)
 STATES = GroupSpec(GroupKind.RECURRENT_STATE, 8, 200, 1)
 PLAN = make_plan((ATTENTION, ATTENTION, STATES), 2 * 256 * 12)
 ATTENTION_BYTES, STATE_BYTES = 128, 512
-
-
-def use(pool: Pool, by_kind: Sequence[int]) -> SlotUse:
-    return slot_use_of(pool.plan, usage_of(pool), by_kind)
 
 
 def pool_with_ten_tokens() -> Pool:
@@ -36,18 +30,26 @@ def test_what_is_granted_and_not_spent_is_not_written() -> None:
     pool = pool_with_ten_tokens()
     spent_bytes = 2 * 2 * ATTENTION_BYTES + STATE_BYTES
     assert usage_of(pool).used_bytes == spent_bytes + 2 * ATTENTION_BYTES
-    assert use(pool, [0, 0]) == SlotUse((0, 0), spent_bytes)
+    assert slot_use_of(pool, [0, 0]) == SlotUse((0, 0), spent_bytes)
 
 
 def test_an_empty_slot_is_its_share_of_a_block_in_every_group_of_its_kind() -> None:
     pool = pool_with_ten_tokens()
     spent_bytes = 2 * 2 * ATTENTION_BYTES + STATE_BYTES
-    assert use(pool, [3, 0]) == SlotUse((6, 0), spent_bytes - 2 * ATTENTION_BYTES * 3 // 4)
-    assert use(pool, [0, 8]) == SlotUse((0, 8), spent_bytes - STATE_BYTES)
+    assert slot_use_of(pool, [3, 0]) == SlotUse((6, 0), spent_bytes - 2 * ATTENTION_BYTES * 3 // 4)
+    assert slot_use_of(pool, [0, 8]) == SlotUse((0, 8), spent_bytes - STATE_BYTES)
+
+
+def test_a_leased_state_is_written_unless_it_is_told_to_be_empty() -> None:
+    pool = Pool(PLAN)
+    assert isinstance(pool.lease_blocks([0, 0, 2]), Grant)
+    assert slot_use_of(pool, [0, 0]).written_bytes == 2 * STATE_BYTES
+    assert slot_use_of(pool, [0, 8]) == SlotUse((0, 8), STATE_BYTES)
+    assert slot_use_of(pool, [0, 16]).written_bytes == 0
 
 
 def test_a_count_that_is_older_than_the_usage_leaves_no_less_than_nothing() -> None:
-    assert use(Pool(PLAN), [3, 8]) == SlotUse((6, 8), 0)
+    assert slot_use_of(Pool(PLAN), [3, 8]) == SlotUse((6, 8), 0)
 
 
 def largest(plan: Plan) -> list[int]:
