@@ -101,6 +101,7 @@ def test_two_engines_on_one_service_never_see_each_others_blocks(
         (pool_of_left,), (pool_of_right,) = pools_of(service, "left"), pools_of(service, "right")
         assert pool_of_left.pool_id != pool_of_right.pool_id
         assert pool_of_left.counters.hit_tokens == pool_of_right.counters.hit_tokens == 288
+        assert len(pool_of_left.empty_slot_counts) == 2, "the engine tells how much it has written"
         for run in (left, right):
             assert run.wait_for_exit(timeout_s=EXIT_TIMEOUT_S) == 0
     for name in ("left", "right"):
