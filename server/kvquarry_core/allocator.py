@@ -85,13 +85,11 @@ class Allocator:
             oldest = self._cache.oldest_beside_used(size_class)
             victims = () if oldest is None else (oldest,)
         other = self._spare_slab(size_class, demand) if may_add_slab else None
-        if other is not None and not (victims and self._outlives(other, size_class, victims[0])):
-            self._store.clear_slab(other)
-            return self._slabs.carve(size_class)
         if other is not None:
-            victims = list(
-                takewhile(lambda block: self._outlives(other, size_class, block), victims)
-            )
+            victims = self._missed_less(size_class, victims, self._slab_worth(other))
+            if not victims:
+                self._store.clear_slab(other)
+                return self._slabs.carve(size_class)
         assert victims, f"the gate promised a block of class {size_class}"
         return self._evict(size_class, victims)
 
@@ -121,12 +119,18 @@ class Allocator:
                 best, best_worth = slab, worth
         return best
 
-    def _outlives(self, slab: SlabId, size_class: ClassId, block: BlockId) -> bool:
-        """Whether another class's idle slab is missed as much as a block, or more."""
+    def _missed_less(
+        self, size_class: ClassId, victims: Sequence[BlockId], worth: float
+    ) -> Sequence[BlockId]:
+        """The victims up to the first one that is missed more than something of this worth."""
+        cache, worth_of = self._cache, self._eviction.block_worth
+        return list(takewhile(lambda one: worth_of(cache, size_class, one) <= worth, victims))
+
+    def _slab_worth(self, slab: SlabId) -> float:
+        """How much an idle slab is missed."""
         owner = self._slabs.owner(slab)
         assert owner is not None, f"slab {slab} belongs to nobody"
-        slab_worth = self._eviction.slab_worth(self._cache, owner, slab)
-        return slab_worth >= self._eviction.block_worth(self._cache, size_class, block)
+        return self._eviction.slab_worth(self._cache, owner, slab)
 
     def _evict(self, size_class: ClassId, victims: Sequence[BlockId]) -> SlabId:
         """Free cached blocks and their rows; the first one's slab, carved again if emptied."""
