@@ -137,20 +137,16 @@ class RecencyList(Generic[_Member]):
 
     def oldest(self) -> _Member | None:
         """The first member of the lowest level that has any, or None when the list is empty."""
-        for end in self._ends if self._length else ():
-            run = end.newer
-            if run is not end:
-                return run.members[run.first]
-        return None
+        run = self._oldest_run()
+        return None if run is None else run.members[run.first]
 
     def oldest_together(self, most: int) -> list[_Member]:
         """The oldest and up to ``most`` in all that were pushed together with it, in order."""
-        for end in self._ends if self._length else ():
-            run = end.newer
-            if run is not end:
-                members = run.members[run.first : run.first + most]
-                return [one for one in members if self._run_of[one] is run]
-        return []
+        run = self._oldest_run()
+        if run is None:
+            return []
+        members = run.members[run.first : run.first + most]
+        return [member for member in members if self._run_of[member] is run]
 
     def stamp_of(self, member: _Member) -> int:
         """The stamp ``member`` was pushed with, and :data:`LEVEL_STAMP` for each of its levels."""
@@ -163,6 +159,12 @@ class RecencyList(Generic[_Member]):
         if not self._ends[0].newer.goes_first():
             return False
         return all(run is None or run.goes_first() for run in set(self._run_of[members]))
+
+    def _oldest_run(self) -> _Run[_Member] | None:
+        for end in self._ends:
+            if end.newer is not end:
+                return end.newer
+        return None
 
     def _enter(self, run: _Run[_Member], members: Sequence[_Member]) -> None:
         run_of = self._run_of
