@@ -29,7 +29,8 @@ class EmptySlots:
         Blocks that only rejected draft tokens reached count as full until their request comes that
         far again.
         """
-        running = [*self._roster.live.values(), *self._roster.detached.values()]
+        everybody = (*self._roster.live.values(), *self._roster.detached.values())
+        running = [one for one in everybody if one.has_started]
         num_slots = [one.num_slots for one in running]
         return [count(running, num_slots) for count in self._counts]
 

@@ -72,6 +72,8 @@ class ShadowRequest:
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
         #: Slots of its last step; before the first one, of the prompt.
         self.num_slots = waiting.num_tokens
+        #: Whether it was ever scheduled: else it has nothing but its hit.
+        self.has_started = False
         self.encoder_tokens = waiting.encoder_tokens
         self.unspent = Unspent(plan)
         self.unspent.add(admission.grant)
@@ -124,11 +126,13 @@ class ShadowRequest:
 
         This is what most decode steps ask, so the answer is kept until something moves.
         """
-        self.num_slots = num_slots
         quiet = self._quiet
         if quiet is None:
             quiet = self._quiet = self._measure_quiet(retention)
-        return num_slots <= quiet.most_slots and num_processed <= quiet.most_processed
+        if num_slots > quiet.most_slots or num_processed > quiet.most_processed:
+            return False
+        self.num_slots = num_slots
+        return True
 
     def _measure_quiet(self, retention: Retention | None) -> "_Quiet":
         most_slots = min(table.most_slots() for table in self.tables)
@@ -184,6 +188,7 @@ class ShadowRequest:
         num_tokens, num_slots = allocation.num_tokens, allocation.num_slots
         spent = []
         self._quiet = None
+        self.has_started = True
         self.num_slots = num_slots
         self._lengths_before = [len(table) for table in self.tables]
         for kind, table in zip(self._kind_ids, self.tables, strict=True):

@@ -96,8 +96,10 @@ class Cache:
         slab = self._slabs.mixed(size_class, leaving)
         if slab is None:
             return None
+        # Of those that one request released together the last one goes, as the others need not it.
         return min(
-            self.cached_in(size_class, slab), key=lambda block: self.stamp_of(size_class, block)
+            self.cached_in(size_class, slab),
+            key=lambda block: (self.stamp_of(size_class, block), -block),
         )
 
     # As blocks come and go.
@@ -134,7 +136,7 @@ class Cache:
         renewed = [one for one in blocks if one in cached and cached.stamp_of(one) != OLDEST_STAMP]
         cached.remove_all(renewed)
         self._push(size_class, renewed)
-        for slab in self._slabs.count_by_slab(size_class, renewed):
+        for slab in reversed(self._slabs.count_by_slab(size_class, renewed[::-1])):
             if slab in idle:
                 idle.remove(slab)
                 self._push_idle(size_class, slab)
@@ -184,8 +186,8 @@ class Cache:
     def _push(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Blocks are the youngest of their priorities, in this order."""
         for priority, run in self._contents.priorities.runs(size_class, blocks):
-            self._blocks[size_class].push_all(run, self._clock + 1, priority)
-            self._clock += len(run)
+            self._clock += 1
+            self._blocks[size_class].push_all(run, self._clock, priority)
 
     def _push_idle(self, size_class: ClassId, slab: SlabId) -> None:
         """A slab is the youngest of its priority."""

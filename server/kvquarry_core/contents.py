@@ -129,7 +129,7 @@ class Contents:
         kinds, hashes = self._kinds_of_class[size_class], self._hashes[size_class]
         if len(kinds) == 1 and len(self._plan.kinds[kinds[0]]) == 1:
             # Mostly a row is a block, and there is nothing to look up.
-            named = {block: block_hash for block in blocks if (block_hash := hashes[block])}
+            named = {one: name for one in blocks if (name := hashes[one]) is not None}
             return [Rows(kinds[0], list(named.values()), list(named))] if named else []
         found = {}
         for block in blocks:

@@ -1,7 +1,8 @@
 """A recency list over small ints that come and go many at a time.
 
-What is pushed together stands together as one *run*; whoever pushes or removes hundreds of members
-pays for them in bulk. A member costs eight bytes in a flat list and eight to sixteen in its run.
+What is pushed together has one stamp and stands together as one *run*; whoever pushes or removes
+hundreds of members pays for them in bulk. A member costs eight bytes in a flat list, and 16 in its
+run, 32 at most: there are no more gaps than members.
 
 Members may have a *level*, and all of a lower level stand before all of a higher one. Each level is
 a ring of runs of its own, so levels cost nothing where nobody uses them.
@@ -28,10 +29,10 @@ class _Run(Generic[_Member]):
 
     __slots__ = ("first", "members", "newer", "num_in", "older", "stamps")
 
-    def __init__(self, members: Sequence[_Member], stamps: Sequence[int]) -> None:
+    def __init__(self, members: Sequence[_Member], stamp: int) -> None:
         self.members = list(members)
-        #: One per member; mostly a range, which takes no memory.
-        self.stamps = stamps
+        #: One per member: several only where few members joined those pushed before them.
+        self.stamps = [stamp] * len(members)
         self.num_in = len(self.members)
         #: Where the oldest one stands that is still in.
         self.first = 0
@@ -46,6 +47,13 @@ class _Run(Generic[_Member]):
         """Leave the ring."""
         self.older.newer, self.newer.older = self.newer, self.older
 
+    def stamp_of(self, member: _Member) -> int:
+        """What a member was pushed with; mostly all were pushed with the same."""
+        stamps = self.stamps
+        if stamps[0] == stamps[-1]:
+            return stamps[0]
+        return stamps[self.members.index(member, self.first)]
+
     def goes_first(self) -> bool:
         """Whether its members were pushed as the oldest."""
         return OLDEST_STAMP in self.stamps[:1]
@@ -55,23 +63,24 @@ class _Run(Generic[_Member]):
         has_no_gaps = self.first + self.num_in == len(self.members)
         return has_no_gaps and 0 < self.num_in < _SHORT and not self.goes_first()
 
-    def extend(self, members: Sequence[_Member], stamps: Sequence[int]) -> None:
+    def extend(self, members: Sequence[_Member], stamp: int) -> None:
         """More members, younger than those that are here."""
         self.members += members
-        self.stamps = [*self.stamps, *stamps]
+        self.stamps += [stamp] * len(members)
         self.num_in += len(members)
 
 
 class RecencyList(Generic[_Member]):
     """Members ordered by level, then by the stamp they were pushed with.
 
-    Members are ints in ``[0, size)``; stamps must not decrease from push to push.
+    Members are ints in ``[0, size)``; stamps must increase from push to push. Those pushed together
+    share one, and the one named first is the oldest of them.
     """
 
     def __init__(self, size: int, num_levels: int = 1) -> None:
         self._run_of: list[_Run[_Member] | None] = [None] * size
         # One empty run closes the ring of each level, the lowest first.
-        self._ends = [_Run[_Member]((), ()) for _ in range(num_levels)]
+        self._ends = [_Run[_Member]((), OLDEST_STAMP) for _ in range(num_levels)]
         self._length = 0
 
     def __len__(self) -> int:
@@ -95,15 +104,15 @@ class RecencyList(Generic[_Member]):
         """Make ``member`` the newest of its level."""
         self.push_all((member,), stamp, level)
 
-    def push_all(self, members: Sequence[_Member], first_stamp: int, level: int = 0) -> None:
-        """Make ``members`` the newest of a level, one after the other; their stamps count up."""
-        first_stamp += level * LEVEL_STAMP
-        stamps, newest = range(first_stamp, first_stamp + len(members)), self._ends[level].older
+    def push_all(self, members: Sequence[_Member], stamp: int, level: int = 0) -> None:
+        """Make ``members`` the newest of a level, one after the other."""
+        stamp += level * LEVEL_STAMP
+        newest = self._ends[level].older
         if len(members) <= _FEW and newest.may_be_extended():
             self._enter(newest, members)
-            newest.extend(members, stamps)
+            newest.extend(members, stamp)
         elif members:
-            run = _Run(members, stamps)
+            run = _Run(members, stamp)
             self._enter(run, members)
             run.link(newest)
 
@@ -114,7 +123,7 @@ class RecencyList(Generic[_Member]):
     def push_all_oldest(self, members: Sequence[_Member]) -> None:
         """The same for ``members``, one after the other: the last of them is the oldest then."""
         if members:
-            run = _Run(members[::-1], [OLDEST_STAMP] * len(members))
+            run = _Run(members[::-1], OLDEST_STAMP)
             self._enter(run, members)
             run.link(self._ends[0])
 
@@ -152,7 +161,7 @@ class RecencyList(Generic[_Member]):
         """The stamp ``member`` was pushed with, and :data:`LEVEL_STAMP` for each of its levels."""
         run = self._run_of[member]
         assert run is not None, f"{member} is not in the list"
-        return run.stamps[run.members.index(member, run.first)]
+        return run.stamp_of(member)
 
     def go_first(self, members: slice) -> bool:
         """Whether all of them that are in were pushed as the oldest."""
@@ -187,14 +196,12 @@ class RecencyList(Generic[_Member]):
             run.unlink()
 
     def _close_gaps(self, run: _Run[_Member], gone: list[_Member]) -> None:
-        """Members left a run: its end is cut off, and more gaps than members are closed."""
+        """Members left a run: its ends are cut off, and gaps that outnumber members are closed."""
         run_of, members = self._run_of, run.members
         gone.reverse()
         if members[-len(gone) :] == gone:
             # A request's blocks stand from its tail to its head, and its head is what others hit.
-            del members[-len(gone) :]
-            run.stamps = run.stamps[: len(members)]
-            return
+            del members[-len(gone) :], run.stamps[-len(gone) :]
         while run_of[members[run.first]] is not run:
             run.first += 1
         if 2 * run.num_in < len(members):

@@ -76,12 +76,13 @@ def check_digest(digest: bytes) -> None:
 
 
 def check_hashes(hashes: Sequence[bytes]) -> None:
-    """What is kept for every block must be small."""
-    longest = max(map(len, hashes), default=0)
-    if longest > _LONGEST_HASH_BYTES:
+    """What is kept for every block must be small, and name something."""
+    lengths = set(map(len, hashes))
+    if lengths and not 1 <= min(lengths) <= max(lengths) <= _LONGEST_HASH_BYTES:
+        wrong = next(one for one in lengths if not 1 <= one <= _LONGEST_HASH_BYTES)
         raise UsageError(
             Reason.INVALID_ARGUMENT,
-            f"a block's hash has at most {_LONGEST_HASH_BYTES} bytes, not {longest}",
+            f"a block's hash has 1 to {_LONGEST_HASH_BYTES} bytes, not {wrong}",
         )
 
 

@@ -14,6 +14,7 @@ from kvquarry_client import empty_slots
 from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_core.ids import NULL_BLOCK, KindId
 from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.usage import usage_of
 from tests.client.pools import ATTENTION, BLOCK, HYBRID, STATE, Engine, engine, prompt
 from tests.strategies import examples
 
@@ -188,3 +189,26 @@ def test_an_encoder_fills_blocks_of_its_own_and_scratch_has_no_slots() -> None:
     allocation = Allocation(BLOCK, BLOCK, 0)
     assert quarry.shadow.allocate_first(waiting, allocation, keep_free=False)
     assert sum(quarry.ledger.slot_use().empty_slots) == BLOCK - 1
+
+
+def test_a_growth_that_is_refused_leaves_no_slot_empty() -> None:
+    quarry = engine((ATTENTION,), num_slabs=2)
+    assert quarry.admit("grows", 2 * BLOCK)
+    names = iter("abcdefgh")
+    while quarry.admit(next(names), BLOCK):
+        pass
+    request = quarry.shadow.find("grows")
+    assert request is not None
+    assert not quarry.shadow.is_quiet(request, 2 * BLOCK + 1, 2 * BLOCK)
+    assert not quarry.decode("grows", 2 * BLOCK + 1)
+    assert quarry.ledger.slot_use().empty_slots == (0,)
+    assert quarry.ledger.slot_use().written_bytes == usage_of(quarry.ledger.pool).used_bytes
+
+
+def test_who_was_only_looked_up_has_no_empty_slot_either_when_detached() -> None:
+    quarry = engine((ATTENTION,))
+    quarry.shadow.lookup(prompt("waits", BLOCK + 1))
+    handle = quarry.shadow.detach("waits")
+    assert handle is not None
+    assert quarry.ledger.slot_use().empty_slots == (0,)
+    quarry.shadow.free_handle(handle)

@@ -125,7 +125,7 @@ def fuzzed_channel(fuzzed: RunningService) -> Iterator[grpc.Channel]:
         yield channel
 
 
-@settings(examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(200), suppress_health_check=list(HealthCheck))
 @given(batches=st.lists(st.lists(operations(), max_size=6), min_size=1, max_size=8))
 def test_any_batch_is_answered_and_no_block_is_lost(
     fuzzed_channel: grpc.Channel, batches: list[list[pool_pb2.Operation]]
@@ -153,7 +153,7 @@ def assert_no_block_is_lost(plan: plan_pb2.Plan, usage: pool_pb2.PoolUsage) -> N
     assert 0 <= usage.used_size_bytes <= usage.usable_size_bytes < plan.pool_size_bytes
 
 
-@settings(examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(200), suppress_health_check=list(HealthCheck))
 @given(request=open_requests)
 def test_any_request_for_a_pool_is_answered(
     fuzzed_channel: grpc.Channel, request: pool_pb2.OpenPoolRequest
@@ -168,7 +168,7 @@ def test_any_request_for_a_pool_is_answered(
         engine.close()
 
 
-@settings(examples(100), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(100), suppress_health_check=list(HealthCheck))
 @given(noise=st.binary(max_size=200))
 def test_bytes_that_are_no_message_end_the_call_and_nothing_else(
     fuzzed_channel: grpc.Channel, noise: bytes

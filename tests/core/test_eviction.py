@@ -79,6 +79,14 @@ def test_the_block_used_longest_ago_goes_first() -> None:
     assert cached_names(pool, SMALL) == [b"d", b"a"]
 
 
+def test_content_whose_name_is_empty_is_evicted_like_any_other() -> None:
+    pool = with_holder(Pool(one_class(num_blocks=4)))
+    cache_row(pool, ATTENTION, b"")
+    hold(pool, 0, 4)
+    assert cached_names(pool, SMALL) == []
+    check_integrity(pool)
+
+
 def test_free_returns_tail_before_head() -> None:
     """So that the head, which more requests share, outlives the tail."""
     pool = with_holder(Pool(one_class(num_blocks=6)))

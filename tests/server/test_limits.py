@@ -9,7 +9,7 @@ from kvquarry_core.errors import PlanError, Reason, UsageError
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_server.faults import ServiceError, TooManyBlocks
-from kvquarry_server.limits import Limits, check_geometry
+from kvquarry_server.limits import Limits, check_geometry, check_hashes
 from kvquarry_server.registry import OpenRequest, Policy, Registry
 from tests.server import hostile_requests
 from tests.server.doubles import FakeClock, open_request
@@ -75,3 +75,10 @@ def test_the_sizes_of_real_models_are_within_the_limits() -> None:
     """Bytes of one layer: attention of 16 tokens, states; pools as large as an accelerator's."""
     for page, state in ((16 * 2048, 2_146_304), (16 * 1024, 4_341_760), (64 * 512, 16_384)):
         check_geometry((attention(page), states(state)), 128 << 30, most_blocks=Limits().num_blocks)
+
+
+@pytest.mark.parametrize("length", [0, 65])
+def test_a_hash_is_neither_empty_nor_long(length: int) -> None:
+    check_hashes([b"x", bytes(64)])
+    with pytest.raises(UsageError, match=f"1 to 64 bytes, not {length}"):
+        check_hashes([b"x", bytes(length)])
