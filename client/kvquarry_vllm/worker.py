@@ -7,13 +7,13 @@ import torch
 from vllm.v1.kv_cache_interface import AttentionSpec
 
 from kvquarry_client.errors import ClientError
-from kvquarry_client.kernel_blocks import KernelBlocks
+from kvquarry_client.kernel_blocks import KernelBlocks, select_kernel_blocks
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
 from kvquarry_client.views import LayerTensors, layer_view, views_digest
 from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import GroupId
-from kvquarry_core.worker_layout import LayerView
+from kvquarry_vllm.alignment import declared_by
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.settings import Settings
 
@@ -48,13 +48,18 @@ def register_through(
 def memory_of(worker: Any, config: MixedKVCacheConfig) -> WorkerMemory:
     """What a worker's layers really hold: read off the tensors, not off the plan."""
     layers = _bound_tensors(worker, config)
+    kernel_blocks = _kernel_blocks(worker, config)
     first = next(iter(layers.values()))[0]
     return WorkerMemory(
         rank=worker.rank,
         num_workers=worker.parallel_config.world_size,
         device=str(worker.device),
         buffer_bytes=first.untyped_storage().nbytes(),
-        views=tuple(_view(config, name, tensors) for name, tensors in layers.items()),
+        views=tuple(
+            layer_view(name, group, tensors, kernel_blocks[group])
+            for name, tensors in layers.items()
+            for group in (GroupId(config.group_of_layer(name)),)
+        ),
         digest=views_digest(layers),
     )
 
@@ -89,11 +94,18 @@ def _tensors(kv_cache: Any) -> LayerTensors:
     return (kv_cache,) if isinstance(kv_cache, torch.Tensor) else tuple(kv_cache)
 
 
-def _view(config: MixedKVCacheConfig, layer: str, tensors: LayerTensors) -> LayerView:
-    group = config.group_of_layer(layer)
-    spec = config.kv_cache_groups[group].kv_cache_spec
-    if not isinstance(spec, AttentionSpec):
-        return layer_view(layer, GroupId(group), tensors)
-    # As ``[kernel blocks, heads, tokens, content]``; latent attention drops its only head.
-    kernel_blocks = KernelBlocks(spec.block_size, tensors[0].shape[-2])
-    return layer_view(layer, GroupId(group), tensors, kernel_blocks)
+def _kernel_blocks(worker: Any, config: MixedKVCacheConfig) -> list[KernelBlocks | None]:
+    """What dimension 0 of each group's tensors counts; states are never split.
+
+    Selected as when the block size was settled: tensors that vLLM cut otherwise will not fit the
+    pool, and their worker is refused.
+    """
+    layers = worker.vllm_config.compilation_config.static_forward_context
+    selected: list[KernelBlocks | None] = []
+    for group in config.kv_cache_groups:
+        spec, backends = group.kv_cache_spec, dict[Any, None]()
+        if isinstance(spec, AttentionSpec):
+            backends = dict.fromkeys(layers[name].get_attn_backend() for name in group.layer_names)
+        declared = [declared_by(backend, spec) for backend in backends]
+        selected.append(select_kernel_blocks(spec.block_size, declared) if declared else None)
+    return selected

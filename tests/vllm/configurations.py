@@ -15,6 +15,7 @@ from vllm.v1.kv_cache_interface import (
 )
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
+from kvquarry_client.kernel_blocks import Supported
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
 from kvquarry_vllm.grouping import mixed_groups
 
@@ -140,3 +141,14 @@ def pool_config(
 ) -> MixedKVCacheConfig:
     """The configuration of a pool for these layers."""
     return mixed_config(vllm_config(**changes), groups_of(layers), memory_bytes)
+
+
+def backend_taking(sizes: Supported) -> type:
+    """An attention backend whose kernels take blocks of these sizes."""
+
+    class Backend:
+        @staticmethod
+        def get_supported_kernel_block_sizes(_spec: KVCacheSpec) -> Supported:
+            return sizes
+
+    return Backend

@@ -7,6 +7,8 @@ of their geometry, none of their bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,15 @@ from kvquarry_core.worker_layout import Arrangement, check_worker
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.scope import reason_for_stock
 from kvquarry_vllm.worker import memory_of
-from tests.vllm.configurations import LAYOUTS, attention, latent, pool_config, state, vllm_config
+from tests.vllm.configurations import (
+    LAYOUTS,
+    attention,
+    backend_taking,
+    latent,
+    pool_config,
+    state,
+    vllm_config,
+)
 from tests.vllm.test_geometry import built_by_vllm, built_from_plan
 
 META = torch.device("meta")
@@ -167,8 +177,10 @@ def test_a_worker_that_built_them_is_accepted(family: Family) -> None:
         for name, tensors in built_by_vllm(config, kernel_block_tokens(family), device=META).items()
     }
     vllm = vllm_config()
+    backends = cycle([backend_taking(sizes) for sizes in family.backends])
     vllm.compilation_config.static_forward_context = {
-        name: SimpleNamespace(kv_cache=cache) for name, cache in bound.items()
+        name: SimpleNamespace(kv_cache=cache, get_attn_backend=partial(next, backends))
+        for name, cache in bound.items()
     }
     worker = SimpleNamespace(
         vllm_config=vllm, parallel_config=vllm.parallel_config, rank=0, device=META

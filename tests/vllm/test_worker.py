@@ -13,6 +13,7 @@ from kvquarry_client import registration
 from kvquarry_client.errors import ServiceError
 from kvquarry_client.inproc import open_inproc
 from kvquarry_client.target import parse_target
+from kvquarry_core.errors import UsageError
 from kvquarry_core.worker_layout import check_worker
 from kvquarry_vllm import worker as worker_module
 from kvquarry_vllm.config import MixedKVCacheConfig
@@ -23,7 +24,13 @@ from kvquarry_vllm.gates.replacements import (
 )
 from kvquarry_vllm.settings import Settings
 from kvquarry_vllm.worker import WorkerRefused, memory_of, register_built
-from tests.vllm.configurations import LAYOUTS, hybrid_layers, pool_config, vllm_config
+from tests.vllm.configurations import (
+    LAYOUTS,
+    backend_taking,
+    hybrid_layers,
+    pool_config,
+    vllm_config,
+)
 from tests.vllm.test_geometry import built_by_vllm
 
 SETTINGS = Settings(parse_target("inproc:"), "engine", 1.0)
@@ -32,9 +39,11 @@ SETTINGS = Settings(parse_target("inproc:"), "engine", 1.0)
 def built(config: MixedKVCacheConfig, kernel_block_tokens: int = 64, rank: int = 0) -> Any:
     """A vLLM worker whose layers are bound as vLLM binds them."""
     bound = built_by_vllm(config, kernel_block_tokens)
-    vllm = vllm_config()
+    vllm, backend = vllm_config(), backend_taking([kernel_block_tokens])
     vllm.compilation_config.static_forward_context = {
-        name: SimpleNamespace(kv_cache=tensors if len(tensors) > 1 else tensors[0])
+        name: SimpleNamespace(
+            kv_cache=tensors if len(tensors) > 1 else tensors[0], get_attn_backend=lambda: backend
+        )
         for name, tensors in bound.items()
     }
     return SimpleNamespace(
@@ -53,6 +62,16 @@ def test_what_vllm_built_is_what_the_plan_asks_for(kernel_block_tokens: int) -> 
     assert {view.layer for view in memory.views} == hybrid_layers().keys()
     assert memory.buffer_bytes == config.plan.pool_bytes
     assert (memory.rank, memory.num_workers, memory.device) == (0, 1, "cpu")
+
+
+def test_tensors_that_are_cut_otherwise_than_selected_do_not_fit() -> None:
+    config = pool_config(hybrid_layers())
+    worker = built(config, kernel_block_tokens=32)
+    for layer in worker.vllm_config.compilation_config.static_forward_context.values():
+        layer.get_attn_backend = lambda: backend_taking([64])
+    memory = memory_of(worker, config)
+    with pytest.raises(UsageError):
+        check_worker(config.plan, memory.views, memory.buffer_bytes)
 
 
 def test_equal_workers_have_equal_digests_and_others_do_not() -> None:
