@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(500)]
 TIGHT = {"kv_cache_memory_bytes": TIGHT_POOL_BYTES}
 #: Holds the largest wave and hardly anything beside it.
 CROWDED_POOL_BYTES = 9 << 20
+#: So small that stock preempts.
+SMALL_POOL_BYTES = 8 << 20
 #: The first rounds of the workload: enough where it only matters whether anything differs.
 FEW_WAVES = all_waves(SEEDS[0])[:14]
 
@@ -67,6 +69,18 @@ def test_moved_blocks_take_their_content_along(
     ours = engines.run(sabotaged(job, "force_moves"))
     assert ours.served_by_kvquarry
     assert differing(stock_hybrid, ours) == []
+
+
+@pytest.mark.nightly
+def test_a_small_pool_preempts_no_more_often_than_stock(engines: Engines, hybrid: Path) -> None:
+    """Both in 8 MiB: the reserve leaves running requests room to decode into."""
+    waves, memory = all_waves(*SEEDS), {"kv_cache_memory_bytes": SMALL_POOL_BYTES}
+    stock = engines.run(equality_job(hybrid, stock_env(), waves, **memory))
+    ours = engines.run(equality_job(hybrid, kvquarry_env("inproc:", "small"), waves, **memory))
+    assert ours.served_by_kvquarry
+    assert not stock.served_by_kvquarry
+    assert stock.num_preemptions > 0
+    assert ours.num_preemptions <= stock.num_preemptions
 
 
 @pytest.mark.nightly
