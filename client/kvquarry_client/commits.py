@@ -19,7 +19,8 @@ class Commits:
         self._ledger = ledger
         self._retention = retention
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
-        # A draft model gives up one hash unit, so a later request resumes that much earlier.
+        # A draft model gives up one hash unit: a later request resumes that much earlier, unless it
+        # goes on beyond the boundary with the same text.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
         self._has_states = False
 
@@ -41,7 +42,8 @@ class Commits:
         if self._retention is None:
             return []
         if self._draft_tokens:
-            boundaries = [boundary - self._draft_tokens for boundary in boundaries]
+            ends = list(boundaries)
+            boundaries = ends + [end - self._draft_tokens for end in ends]
         committed = []
         for kind, table in zip(self._kind_ids, request.tables, strict=True):
             positions = request.commitable(kind, num_tokens, self._retention, boundaries)

@@ -41,8 +41,6 @@ class GroupKind(Enum):
 
 _NEVER_HIT = (GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
 _WINDOWED = (GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
-#: A draft model's states would depend on tokens beyond the prefix that their hash names.
-_MAY_BE_DRAFT = (GroupKind.FULL_ATTENTION, *_WINDOWED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,11 @@ class GroupSpec:
     def may_be_hit(self) -> bool:
         """Whether a hash can name what a block holds, so that others may use it."""
         return self.kind not in _NEVER_HIT
+
+    @property
+    def may_be_draft(self) -> bool:
+        """A draft model's states would depend on tokens beyond the prefix that their hash names."""
+        return self.kind is GroupKind.FULL_ATTENTION or self.kind in _WINDOWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,7 @@ def _check_groups(groups: Sequence[GroupSpec]) -> None:
                 f"group {index} has a window of {group.window_tokens} tokens: a group of kind "
                 f"{group.kind.value} has {'one' if group.kind in _WINDOWED else 'none'}: {group}",
             )
-        if group.is_draft and group.kind not in _MAY_BE_DRAFT:
+        if group.is_draft and not group.may_be_draft:
             raise PlanError(
                 Reason.INVALID_GROUPS, f"group {index} of a draft model is not attention: {group}"
             )
