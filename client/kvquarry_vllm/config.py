@@ -11,8 +11,8 @@ from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.worker_layout import Arrangement
 from kvquarry_vllm import capacity
+from kvquarry_vllm.drafts import pool_groups
 from kvquarry_vllm.geometry import arrangement_of, cache_tensors
-from kvquarry_vllm.grouping import group_specs
 
 
 @dataclass
@@ -101,7 +101,7 @@ def mixed_config(
 
     Memory too small for any plan (only profiling asks for that) is grown to the least that has one.
     """
-    specs = group_specs(groups)
+    specs = pool_groups(vllm_config, groups)
     memory_bytes = capacity.enough_memory(specs, memory_bytes)
     plan = make_plan(specs, memory_bytes)
     layout = vllm_config.cache_config.get_resolved_kv_cache_layout()

@@ -21,6 +21,8 @@ from vllm.v1.kv_cache_interface import (
     SlidingWindowSpec,
 )
 
+from kvquarry_vllm.drafts import reason_of_drafts
+
 #: One plain array of values; all other modes pack scales or several layouts into a page.
 _PLAIN_MODES = (KVQuantMode.NONE, KVQuantMode.FP8_PER_TENSOR)
 _ATTENTION = (
@@ -41,13 +43,12 @@ def reason_for_stock(vllm_config: Any, specs: Mapping[str, KVCacheSpec]) -> str 
     """
     if not specs:
         return "the model keeps no KV cache"
-    if _has_draft_layers(vllm_config):
-        return "speculative decoding with draft layers is not supported yet"
     if getattr(vllm_config.model_config, "supports_kv_cache_grouping", False):
         return "the model groups its own layers"
     reasons = (_reason_of_layer(spec) for spec in specs.values())
     return (
-        next(filter(None, reasons), None)
+        reason_of_drafts(vllm_config, specs)
+        or next(filter(None, reasons), None)
         or _reason_of_mixture(specs.values())
         or _reason_of_one_manager(vllm_config, specs.values())
     )
@@ -56,11 +57,6 @@ def reason_for_stock(vllm_config: Any, specs: Mapping[str, KVCacheSpec]) -> str 
 def is_mixed(specs: Iterable[KVCacheSpec]) -> bool:
     """Whether attention pages and states share the pool."""
     return any(isinstance(spec, MambaSpec) for spec in specs)
-
-
-def _has_draft_layers(vllm_config: Any) -> bool:
-    speculative = vllm_config.speculative_config
-    return speculative is not None and speculative.uses_draft_kv_cache()
 
 
 def _reason_of_layer(spec: KVCacheSpec) -> str | None:

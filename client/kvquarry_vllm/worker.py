@@ -1,6 +1,6 @@
 """A worker tells the pool's owner which tensors it built, before it gets any block id."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import GroupId
 from kvquarry_vllm.alignment import declared_by
 from kvquarry_vllm.config import MixedKVCacheConfig
+from kvquarry_vllm.drafts import has_draft_layers
 from kvquarry_vllm.settings import Settings
 
 
@@ -26,7 +27,7 @@ def register_built(settings: Settings, worker: Any, config: MixedKVCacheConfig) 
     """In a worker's process: register what vLLM has bound to its layers.
 
     Raises:
-        WorkerRefused: The pool's owner refused, or did not answer.
+        WorkerRefused: The pool's owner refused, or did not answer, or drafts would go astray.
     """
     _register(settings, config, memory_of(worker, config))
 
@@ -49,6 +50,7 @@ def memory_of(worker: Any, config: MixedKVCacheConfig) -> WorkerMemory:
     """What a worker's layers really hold: read off the tensors, not off the plan."""
     layers = _bound_tensors(worker, config)
     kernel_blocks = _kernel_blocks(worker, config)
+    _check_slots_of_drafts(worker, kernel_blocks)
     first = next(iter(layers.values()))[0]
     return WorkerMemory(
         rank=worker.rank,
@@ -88,6 +90,24 @@ def _bound_tensors(worker: Any, config: MixedKVCacheConfig) -> dict[str, LayerTe
     context = worker.vllm_config.compilation_config.static_forward_context
     names = [name for tensor in config.kv_cache_tensors for name in tensor.layers]
     return {name: _tensors(context[name].kv_cache) for name in names}
+
+
+def _check_slots_of_drafts(worker: Any, kernel_blocks: Iterable[KernelBlocks | None]) -> None:
+    """vLLM's first runner looks drafts' slots up as if kernels addressed whole blocks.
+
+    Where they address less, what it writes lands in blocks of others.
+    """
+    if not has_draft_layers(worker.vllm_config) or worker.vllm_config.use_v2_model_runner:
+        return
+    for blocks in filter(None, kernel_blocks):
+        if blocks.kernel_block_tokens != blocks.block_tokens:
+            raise WorkerRefused(
+                "kvquarry cannot work with --speculative-config and --block-size "
+                f"{blocks.block_tokens} here: attention kernels address "
+                f"{blocks.kernel_block_tokens} tokens, and drafts would be written into blocks of "
+                f"others. Set --block-size {blocks.kernel_block_tokens}, or unset KVQUARRY_TARGET "
+                "to run stock vLLM."
+            )
 
 
 def _tensors(kv_cache: Any) -> LayerTensors:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from vllm.config import SpeculativeConfig
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheGroupSpec,
@@ -44,6 +45,7 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         speculative_config=None,
         kv_transfer_config=None,
         num_lookahead_tokens=0,
+        num_prefill_lookahead_tokens=1,
         max_in_flight_tokens=2048,
     )
     for path, value in changes.items():
@@ -53,6 +55,19 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
             holder = getattr(holder, section)
         setattr(holder, name, value)
     return config
+
+
+def drafting(method: str, **changes: Any) -> dict[str, Any]:
+    """What speculative decoding by a method changes in a configuration; vLLM's own answers."""
+    speculative = object.__new__(SpeculativeConfig)
+    values = {
+        "method": method,
+        "parallel_drafting": False,
+        "disable_eagle_block_drop": False,
+        "draft_model_config": None,
+    }
+    vars(speculative).update(values | changes)
+    return {"speculative_config": speculative, "num_lookahead_tokens": 3}
 
 
 def _cache_config() -> SimpleNamespace:

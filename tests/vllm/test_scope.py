@@ -1,6 +1,5 @@
 """Which models get a mixed-size pool, and why the others do not."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,15 +132,6 @@ def test_attention_of_two_formats_without_states_is_left_to_stock() -> None:
 
 def test_a_model_without_a_cache_is_left_to_stock() -> None:
     assert reason_for_stock(vllm_config(), {}) is not None
-
-
-@pytest.mark.parametrize(("has_drafts", "is_ours"), [(True, False), (False, True)])
-def test_draft_layers_are_left_to_stock_and_other_speculation_is_not(
-    has_drafts: bool, is_ours: bool
-) -> None:
-    speculative = SimpleNamespace(uses_draft_kv_cache=lambda: has_drafts)
-    found = reason_for_stock(vllm_config(speculative_config=speculative), hybrid_layers())
-    assert (found is None) == is_ours
 
 
 def test_a_model_that_groups_its_own_layers_keeps_doing_so() -> None:

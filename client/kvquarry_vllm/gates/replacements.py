@@ -14,9 +14,10 @@ from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheS
 from kvquarry_core.plan import GroupSpec
 from kvquarry_vllm import capacity
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
+from kvquarry_vllm.drafts import pool_groups
 from kvquarry_vllm.gates.hooks import Hook
 from kvquarry_vllm.gates.request_check import request_hooks
-from kvquarry_vllm.grouping import Grouping, group_specs, mixed_groups
+from kvquarry_vllm.grouping import Grouping, mixed_groups
 from kvquarry_vllm.log import logger
 from kvquarry_vllm.refusals import refuse_settings
 from kvquarry_vllm.scope import reason_for_stock
@@ -115,7 +116,7 @@ def pool_groups_or_none(
 ) -> tuple[GroupSpec, ...] | None:
     """Groups in scope, as the pool sees them."""
     specs = {layer: group.kv_cache_spec for group in groups for layer in group.layer_names}
-    return None if reason_for_stock(vllm_config, specs) else group_specs(groups)
+    return None if reason_for_stock(vllm_config, specs) else pool_groups(vllm_config, groups)
 
 
 def request_memory_or_none(vllm_config: Any, groups: Sequence[KVCacheGroupSpec]) -> int | None:
