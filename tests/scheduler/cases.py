@@ -34,6 +34,7 @@ WINDOWS_AND_STATES = Geometry(
 
 PLAIN = SchedulerSettings()
 DRAFTING = SchedulerSettings(drafts=DraftScript(NUM_DRAFTS, acceptance_percent=60))
+EAGLE = SchedulerSettings(drafts=DraftScript(NUM_DRAFTS, acceptance_percent=60, method="eagle"))
 
 BUSY = Mix(arrivals_per_turn=0.5, output_tokens=80)
 RESETTING = replace(BUSY, reset_percent=3)
@@ -45,6 +46,11 @@ FEW_LONG = Mix(arrivals_per_turn=0.2, prompt_tokens=400, suffix_tokens=300, outp
 def with_drafts(geometry: Geometry) -> Geometry:
     """The same cache for a model whose drafts have states of their own."""
     return replace(geometry, num_drafts=NUM_DRAFTS)
+
+
+def with_draft_layers(geometry: Geometry) -> Geometry:
+    """The same cache beside that of layers that draft, whose pages are half as large again."""
+    return replace(with_drafts(geometry), draft_slot_bytes=96)
 
 
 def one_size_pools(geometry: Geometry, num_blocks: int) -> tuple[StockPools, QuarryPools]:

@@ -18,6 +18,8 @@ from vllm.v1.kv_cache_interface import (
 )
 
 NUM_LAYERS_PER_GROUP = 2
+#: What a layout knows the layers by that draft; they are as many as any group's.
+DRAFT_LAYERS = tuple(f"draft.{n}" for n in range(NUM_LAYERS_PER_GROUP))
 _VALUE_BYTES = torch.float32.itemsize
 
 
@@ -35,6 +37,8 @@ class Geometry:
         sliding_slot_bytes: Bytes of one token in one of its layers; 0 for those of all others.
         chunk_tokens: Tokens of a local chunk, for one more group of attention; 0 for none.
         num_drafts: Draft tokens per step, for which states are held.
+        draft_slot_bytes: Bytes of one token in one layer of those that draft, which are one more
+            group of full attention; 0 for none.
         retention_interval: See vLLM's ``prefix_cache_retention_interval``.
     """
 
@@ -47,6 +51,7 @@ class Geometry:
     sliding_slot_bytes: int = 0
     chunk_tokens: int = 0
     num_drafts: int = 0
+    draft_slot_bytes: int = 0
     retention_interval: int | None = 0
 
     @property
@@ -59,7 +64,9 @@ class Geometry:
         """Bytes of one block of the largest kind in one layer."""
         sliding_tokens = self.sliding_block_tokens or self.block_tokens
         sliding = sliding_tokens * (self.sliding_slot_bytes or self.slot_bytes)
-        return max(self.page_bytes, self.state_bytes, sliding if self.sliding_tokens else 0)
+        drafting = self.block_tokens * self.draft_slot_bytes
+        windowed = sliding if self.sliding_tokens else 0
+        return max(self.page_bytes, self.state_bytes, windowed, drafting)
 
     def groups(self, state_page_bytes: int | None) -> list[KVCacheGroupSpec]:
         """States first, as vLLM orders a hybrid's groups; full attention last."""
@@ -73,10 +80,14 @@ class Geometry:
                 ChunkedLocalAttentionSpec(**self._attention, attention_chunk_size=self.chunk_tokens)
             )
         specs.append(FullAttentionSpec(**self._attention))
-        return [
+        groups = [
             KVCacheGroupSpec([f"{index}.{n}" for n in range(NUM_LAYERS_PER_GROUP)], spec)
             for index, spec in enumerate(specs)
         ]
+        if self.draft_slot_bytes:
+            spec = FullAttentionSpec(**_attention(self.block_tokens, self.draft_slot_bytes))
+            groups.append(KVCacheGroupSpec(list(DRAFT_LAYERS), spec))
+        return groups
 
     @property
     def _attention(self) -> dict[str, Any]:

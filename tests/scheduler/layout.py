@@ -21,6 +21,7 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from kvquarry_vllm.config import MixedKVCacheConfig
+from tests.scheduler.geometry import DRAFT_LAYERS
 
 #: Both stock vLLM and kvquarry keep block 0 of every class for skipped positions.
 NULL_BLOCK = 0
@@ -44,6 +45,7 @@ class GroupLayout:
     size_class: int
     sliding_tokens: int = 0
     chunk_tokens: int = 0
+    drafts: bool = False
 
     @property
     def cells_per_token(self) -> int:
@@ -78,6 +80,16 @@ class PoolLayout:
     def attention(self) -> list[GroupLayout]:
         """The groups that keep a slot per token."""
         return [group for group in self.groups if not group.holds_states]
+
+    @property
+    def of_target(self) -> list[GroupLayout]:
+        """Those of them whose layers are the target's."""
+        return [group for group in self.attention if not group.drafts]
+
+    @property
+    def of_drafts(self) -> list[GroupLayout]:
+        """Those of them whose layers draft."""
+        return [group for group in self.attention if group.drafts]
 
     @property
     def states(self) -> list[GroupLayout]:
@@ -137,6 +149,7 @@ class _Place:
             size_class=_size_class(config, index),
             sliding_tokens=spec.sliding_window if isinstance(spec, SlidingWindowSpec) else 0,
             chunk_tokens=getattr(spec, "attention_chunk_size", None) or 0,
+            drafts=self.group.layer_names[0] in DRAFT_LAYERS,
         )
 
 

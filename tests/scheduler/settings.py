@@ -55,7 +55,7 @@ def make_vllm_config(
 ) -> VllmConfig:
     """A configuration for the CPU build; ``model_folder`` gets a ``config.json``."""
     (model_folder / "config.json").write_text(json.dumps(_MODEL))
-    return VllmConfig(
+    config = VllmConfig(
         model_config=ModelConfig(
             model=str(model_folder),
             dtype="float32",
@@ -76,6 +76,10 @@ def make_vllm_config(
         cache_config=CacheConfig(block_size=block_tokens, enable_prefix_caching=True),
         speculative_config=_speculative_config(settings.drafts),
     )
+    if config.speculative_config is not None:
+        # Only now: a model that drafts would have to be there, and nobody asks for it later.
+        config.speculative_config.method = settings.drafts.method
+    return config
 
 
 def _speculative_config(drafts: DraftScript) -> SpeculativeConfig | None:

@@ -99,7 +99,9 @@ class Simulation:
         self.trace = Trace()
         self.scheduler = _make_scheduler(self.pool, loop, vllm_config)
         memory, plan = _make_memory(self.pool.config), getattr(self.pool.config, "plan", None)
-        self.worker = ScriptedWorker(memory, self.texts, settings.drafts, plan)
+        self.worker = ScriptedWorker(
+            memory, self.texts, settings.drafts, settings.max_model_len, plan
+        )
         self._audit_every_start()
         audit = OwnershipAudit(self.scheduler, self.worker)
         state = EngineState(self.scheduler, self.worker, [self.trace, audit])

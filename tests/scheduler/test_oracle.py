@@ -20,11 +20,13 @@ from tests.scheduler.cases import (
     ATTENTION,
     BUSY,
     DRAFTING,
+    EAGLE,
     EVEN,
     LOOPS,
     MIXED,
     PLAIN,
     RESETTING,
+    with_draft_layers,
     with_drafts,
 )
 from tests.scheduler.geometry import Geometry
@@ -54,6 +56,7 @@ SHORT_CHUNKS = replace(PLAIN, long_prefill_token_threshold=40)
         pytest.param(ATTENTION, PLAIN, id="attention"),
         pytest.param(MIXED, PLAIN, id="hybrid"),
         pytest.param(with_drafts(MIXED), DRAFTING, id="hybrid-drafts"),
+        pytest.param(with_draft_layers(MIXED), EAGLE, id="hybrid-draft-layers"),
     ],
 )
 def test_stock_vllm_keeps_every_law(

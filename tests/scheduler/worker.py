@@ -16,6 +16,7 @@ from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from kvquarry_client.renames import Renames
 from kvquarry_core.plan import Plan
 from kvquarry_vllm.zeroing import MemoryOrders
+from tests.scheduler.draft_layers import DraftLayers
 from tests.scheduler.language import Text
 from tests.scheduler.layout import GroupLayout
 from tests.scheduler.memory import PoolMemory
@@ -27,10 +28,17 @@ _PLACEHOLDER = -1
 
 @dataclass(frozen=True)
 class DraftScript:
-    """How many tokens are guessed after each step, and how many of the guesses are right."""
+    """How many tokens are guessed after each step, and how many of the guesses are right.
+
+    Attributes:
+        num_drafts: Guesses after each step.
+        acceptance_percent: Those that are right.
+        method: Who guesses, as vLLM calls it.
+    """
 
     num_drafts: int = 0
     acceptance_percent: int = 0
+    method: str = "ngram"
 
 
 NO_DRAFTS = DraftScript()
@@ -70,6 +78,7 @@ class ScriptedWorker:
         memory: PoolMemory,
         texts: Mapping[str, Text],
         drafts: DraftScript,
+        max_model_len: int,
         plan: Plan | None = None,
     ) -> None:
         """``plan`` is that of a pool whose blocks may move."""
@@ -80,6 +89,7 @@ class ScriptedWorker:
         self._texts = texts
         self._script = drafts
         self._states = StateLanes(memory)
+        self._drafts = DraftLayers(memory, drafts.num_drafts, max_model_len)
         self._undelivered: deque[_Rejections] = deque()
         self._lives: dict[str, int] = {}
 
@@ -222,16 +232,17 @@ class ScriptedWorker:
     # The forward pass.
 
     def _run(self, chunks: tuple[Chunk, ...]) -> StepRecord:
-        pairs = [(group, chunk) for group in self.memory.layout.attention for chunk in chunks]
+        pairs = [(group, chunk) for group in self.memory.layout.of_target for chunk in chunks]
         moved = self._states.move_on(chunks)
         written = [self._write_slots(group, chunk) for group, chunk in pairs]
         went_on = self._states.run(chunks)
         read = [self._read_slots(group, chunk) for group, chunk in pairs]
         saved = self._states.save_boundaries(chunks)
+        seen, drafted = self._drafts.run(chunks)
         return StepRecord(
             chunks,
-            reads=(*moved.sources, *read),
-            writes=(*moved.targets, *written, *went_on, *saved),
+            reads=(*moved.sources, *read, *seen),
+            writes=(*moved.targets, *written, *went_on, *saved, *drafted),
         )
 
     def _write_slots(self, group: GroupLayout, chunk: Chunk) -> Span:
