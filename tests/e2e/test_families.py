@@ -16,7 +16,8 @@ from kvquarry_vllm.demo.environment import child_environment
 from kvquarry_vllm.demo.job import EngineResult
 from kvquarry_vllm.demo.preflight import this_processor
 from tests.e2e.families.catalogue import FAMILIES
-from tests.e2e.families.run import FAULT, FAULTY
+from tests.e2e.families.drafted import parting_waves
+from tests.e2e.families.run import FAULT
 from tests.e2e.harness import ROOT, differing
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -25,7 +26,9 @@ TIMEOUT_S = 1500.0
 #: vLLM has no prefix caching across attention.
 NEVER_HIT = ("whisper",)
 #: Its accounting is Llama's, and the CPU build turns its prefix caching off: not for every day.
-AT_NIGHT = ("deepseek",)
+AT_NIGHT = ("deepseek", "llama-drafted")
+#: The last requests of families with drafts.
+NUM_PARTING = sum(map(len, parting_waves()))
 #: The CPU build goes on from a chunk's end otherwise than within one, stock against stock: equal
 #: only where hits are equal, which a tight pool cannot promise for long.
 NOT_FOR_LONG = ("lfm2",)
@@ -37,6 +40,17 @@ class Answers:
 
     result: EngineResult
     num_class_changes: int
+    drafts: list[list[list[int]]]
+
+    @property
+    def parting_drafts(self) -> list[list[list[int]]]:
+        """What was drafted for prompts that part where a block ends, after each step."""
+        return self.drafts[-NUM_PARTING:]
+
+    @property
+    def parting_hits(self) -> list[int]:
+        """The tokens that these prompts hit."""
+        return [request.num_cached_tokens for request in self.result.requests[-NUM_PARTING:]]
 
 
 class Run:
@@ -46,7 +60,7 @@ class Run:
         self._told: dict[tuple[str, str], Answers | str] = {}
         for told in map(json.loads, lines):
             self._told[told["family"], told["side"]] = told.get("error") or Answers(
-                EngineResult.from_dict(told["result"]), told["num_class_changes"]
+                EngineResult.from_dict(told["result"]), told["num_class_changes"], told["drafts"]
             )
         self._log = log
 
@@ -118,9 +132,35 @@ def test_prompts_hit_no_less_than_with_stocks_blocks(run: Run, family: str) -> N
 
 def test_a_planted_fault_shows_in_a_familys_outputs(run: Run) -> None:
     """The negative control: without zeroing, attention reads what the pool was filled with."""
-    stock, faulty = run.answers(FAULTY, "stock"), run.answers(FAULTY, FAULT)
+    stock, faulty = run.answers("granite", "stock"), run.answers("granite", FAULT)
     assert faulty.result.served_by_kvquarry
     assert differing(stock.result, faulty.result) != []
+
+
+def assert_drafts_are_stocks(stock: Answers, ours: Answers) -> None:
+    """Drafts show what is wrong in the cache of the layer that makes them; outputs never do.
+
+    Compared are short prompts: within long ones the CPU build rounds by how they are cut into
+    chunks, stock against stock.
+    """
+    assert ours.parting_drafts == stock.parting_drafts
+    num_tried = sum(map(len, ours.parting_drafts))
+    num_said = sum(len(request.tokens) for request in ours.result.requests[-NUM_PARTING:])
+    assert 0 < num_tried < 0.8 * num_said, "too few drafts are accepted to tell anything"
+
+
+def test_drafts_are_stocks_after_hits_that_end_a_block_earlier(run: Run) -> None:
+    stock, ours = run.answers("gemma3-eagle", "stock"), run.answers("gemma3-eagle", "ours")
+    assert_drafts_are_stocks(stock, ours)
+    assert ours.parting_hits == [0, 0, 0, 0, 0, 64, 64, 64] * 2
+
+
+def test_without_the_margin_drafts_are_made_from_anothers_token(run: Run) -> None:
+    """The negative control; the target finds out, so that outputs are right nonetheless."""
+    stock, faulty = run.answers("gemma3-eagle", "stock"), run.answers("gemma3-eagle", FAULT)
+    assert faulty.parting_hits == [0, 64, 64, 64, 0, 128, 128, 128] * 2
+    assert faulty.parting_drafts != stock.parting_drafts
+    assert differing(stock.result, faulty.result) == []
 
 
 @pytest.mark.nightly
@@ -132,3 +172,5 @@ def test_a_longer_run_equals_stock(tmp_path: Path, family: str) -> None:
     stock, ours = run.answers(family, "stock"), run.answers(family, "ours")
     assert ours.result.served_by_kvquarry
     assert differing(stock.result, ours.result) == []
+    if FAMILIES[family].drafts_by:
+        assert_drafts_are_stocks(stock, ours)

@@ -7,7 +7,7 @@ kvquarry the user's. What a family's kernels ask for beyond that is given to bot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 _VOCABULARY: Final = 512
@@ -32,6 +32,9 @@ class Family:
         stock_block_tokens: What stock vLLM raises that to. It is given at once, because the CPU
             build forgets what it has raised. Windows of a smaller page get longer blocks yet.
         num_sizes: Page sizes among its layers.
+        drafts_by: How one more layer drafts, as vLLM calls it; empty for no drafts.
+        loudness: How much its layers add to what the embedding says. Where they are quiet, a layer
+            of another model guesses right now and then.
         options: What both engines get beside the block size.
     """
 
@@ -41,6 +44,8 @@ class Family:
     block_tokens: int = 64
     stock_block_tokens: int = 64
     num_sizes: int = 1
+    drafts_by: str = ""
+    loudness: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -129,6 +134,40 @@ GEMMA3: Final = Family(
     tight_pool_bytes=3 << 20,
 )
 
+#: The layer that drafts, by how it does: EAGLE's pages are twice as large as the target's.
+DRAFTERS: Final[Mapping[str, Family]] = {
+    method: Family(
+        "llama",
+        {
+            **_WINDOWED,
+            "num_hidden_layers": 1,
+            "num_key_value_heads": num_heads,
+            "tie_word_embeddings": True,
+        },
+        tight_pool_bytes=0,
+        loudness=0.3,
+    )
+    for method, num_heads in (("eagle", 4), ("draft_model", 2))
+}
+
+GEMMA3_EAGLE: Final = replace(
+    GEMMA3,
+    drafts_by="eagle",
+    loudness=0.3,
+    num_sizes=2,
+    tight_pool_bytes=7 << 20,
+    options={"max_model_len": 1280},
+)
+
+LLAMA_DRAFTED: Final = Family(
+    "llama",
+    {**_WINDOWED, "tie_word_embeddings": True},
+    drafts_by="draft_model",
+    loudness=0.3,
+    tight_pool_bytes=4 << 20,
+    options={"max_model_len": 1280},
+)
+
 GEMMA4: Final = Family(
     "gemma4_text",
     {
@@ -205,6 +244,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "zamba2": ZAMBA2,
     "granite": GRANITE,
     "gemma3": GEMMA3,
+    "gemma3-eagle": GEMMA3_EAGLE,
+    "llama-drafted": LLAMA_DRAFTED,
     "gemma4": GEMMA4,
     "llama4": LLAMA4,
     "deepseek": DEEPSEEK,

@@ -14,6 +14,8 @@ from tests.e2e.families.catalogue import COMMON, Family
 from tests.e2e.families.whisper import write_processor
 
 _SEED = 20_241
+#: What a layer adds to the residual stream.
+_LOUD = ("o_proj.weight", "down_proj.weight")
 
 
 def write_family(family: Family, folder: Path) -> Path:
@@ -28,6 +30,8 @@ def write_family(family: Family, folder: Path) -> Path:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(_values(name, parameter.shape))
+            if name.endswith(_LOUD):
+                parameter.mul_(family.loudness)
     model.to(torch.bfloat16).save_pretrained(folder)
     return folder
 

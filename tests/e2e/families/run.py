@@ -24,12 +24,15 @@ from typing import IO, Any
 from kvquarry_vllm.demo.engine import ENGINE_ENV
 from kvquarry_vllm.demo.job import EngineJob, RequestResult, Wave
 from tests.e2e.families.catalogue import FAMILIES, Family
+from tests.e2e.families.drafted import Drafts, parting_waves
 from tests.e2e.harness import all_waves
 
 _ROOMY_BYTES = 64 << 20
 _MODEL_TOKENS = 1024
-#: Families that are run once more with a planted fault, under this name.
-FAULTY = "granite"
+_NUM_DRAFTS = 3
+#: Families that are run once more, under this name, with a module of ``tests.e2e.sabotage``. What
+#: was planted stays, and a later one's family does not mind.
+FAULTS = {"gemma3-eagle": "no_margin", "granite": "skip_zeroing"}
 FAULT = "faulty"
 
 
@@ -39,6 +42,11 @@ class _Place:
 
     folder: Path
     num_waves: int
+
+    @property
+    def drafter(self) -> Path:
+        """Where the checkpoint of its drafts is, if there are any."""
+        return self.folder.with_name(f"{self.folder.name}-drafter")
 
 
 def main(folder: Path, num_waves: int, names: list[str]) -> None:
@@ -54,9 +62,9 @@ def main(folder: Path, num_waves: int, names: list[str]) -> None:
         if FAMILIES[name].num_sizes > 1:
             importlib.import_module("tests.e2e.sabotage.fill_pool")
         _tell(events, name, "ours", lambda name=name: _ours(FAMILIES[name], places[name]))
-    if FAULTY in names:
-        importlib.import_module("tests.e2e.sabotage.skip_zeroing")
-        _tell(events, FAULTY, FAULT, lambda: _ours(FAMILIES[FAULTY], places[FAULTY]))
+    for name in filter(names.__contains__, FAULTS):
+        importlib.import_module(f"tests.e2e.sabotage.{FAULTS[name]}")
+        _tell(events, name, FAULT, lambda name=name: _ours(FAMILIES[name], places[name]))
 
 
 def _tell(events: IO[str], name: str, side: str, run: Callable[[], dict[str, Any]]) -> None:
@@ -72,6 +80,10 @@ def _stock(family: Family, place: _Place) -> dict[str, Any]:
     from tests.e2e.families.checkpoint import write_family
 
     write_family(family, place.folder)
+    if family.drafts_by:
+        from tests.e2e.families.drafters import write_drafter
+
+        write_drafter(family.drafts_by, place.drafter)
     return _run(_job(family, place, family.stock_block_tokens, _ROOMY_BYTES))
 
 
@@ -98,6 +110,13 @@ def _job(family: Family, place: _Place, block_tokens: int, pool_bytes: int) -> E
         **family.options,
     }
     waves = _waves(place.num_waves, options["max_model_len"])
+    if family.drafts_by:
+        options["speculative_config"] = {
+            "method": family.drafts_by,
+            "model": str(place.drafter),
+            "num_speculative_tokens": _NUM_DRAFTS,
+        }
+        waves += parting_waves()
     return EngineJob(str(place.folder), options, waves)
 
 
@@ -132,6 +151,7 @@ def _run(job: EngineJob) -> dict[str, Any]:
     begun = time.monotonic()
     llm: Any = engine_process._build_engine(job)
     started = time.monotonic()
+    drafts = Drafts(llm.llm_engine.engine_core.engine_core.scheduler)
     served = []
     for wave in job.waves:
         served += _serve(llm, wave, job.num_logprobs)
@@ -143,7 +163,7 @@ def _run(job: EngineJob) -> dict[str, Any]:
     del llm
     gc.collect()
     cleanup_dist_env_and_memory()
-    return {"result": result.to_dict(), "num_class_changes": changes}
+    return {"result": result.to_dict(), "num_class_changes": changes, "drafts": drafts.in_order()}
 
 
 def _class_changes(scheduler: Any) -> int:
