@@ -145,9 +145,9 @@ DRAFTERS: Final[Mapping[str, Family]] = {
             "tie_word_embeddings": True,
         },
         tight_pool_bytes=0,
-        loudness=0.3,
+        loudness=loudness,
     )
-    for method, num_heads in (("eagle", 4), ("draft_model", 2))
+    for method, num_heads, loudness in (("eagle", 4, 0.3), ("draft_model", 2, 0.1))
 }
 
 GEMMA3_EAGLE: Final = replace(
@@ -163,7 +163,7 @@ LLAMA_DRAFTED: Final = Family(
     "llama",
     {**_WINDOWED, "tie_word_embeddings": True},
     drafts_by="draft_model",
-    loudness=0.3,
+    loudness=0.1,
     tight_pool_bytes=4 << 20,
     options={"max_model_len": 1280},
 )
