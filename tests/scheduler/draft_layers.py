@@ -5,10 +5,15 @@ themselves, one token for each draft but the first, which the next step overwrit
 
     position    start          base + accepted                      num_drafts - 1 more
     slots       |<- of this and the next token ->|<- of guesses, nobody's to rely on ->|
+
+As with stock vLLM there is one exception to what they must read. Of two prompts that part where a
+block ends, and that both go on, that block is there twice under one name, and the two copies differ
+in their last slot: whoever goes on from it may find the other one's.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,13 +27,20 @@ _GUESSED = mix(0, 0)
 
 
 class DraftLayers:
-    """All groups of a worker whose layers draft."""
+    """All groups of a worker whose layers draft.
+
+    Attributes:
+        num_mistaken: How often another's last slot was read for one's own.
+    """
 
     def __init__(self, memory: PoolMemory, num_drafts: int, max_model_len: int) -> None:
         self._memory = memory
         self._groups = memory.layout.of_drafts
         self._num_ahead = max(num_drafts - 1, 0)
         self._max_model_len = max_model_len
+        self.num_mistaken = 0
+        # For each prefix of whole blocks, what has gone into its last slot.
+        self._last_slots: dict[int, set[int]] = defaultdict(set)
 
     def run(self, chunks: Sequence[Chunk]) -> tuple[list[Span], list[Span]]:
         """What they read of before their chunks, and what they write; each read is checked."""
@@ -40,12 +52,32 @@ class DraftLayers:
         resident = chunk.resident
         span = resident.span(group, 0, -(-chunk.start // group.block_tokens))
         table = resident.tables[group.index].array
-        seen = resident.text.fingerprints(1, chunk.start + 1)
+        seen = self._with_mistakes(group, chunk)
         self._memory.check_slots(group, table, 0, seen, f"the draft of {resident.request_id}")
         return span
 
+    def _with_mistakes(self, group: GroupLayout, chunk: Chunk) -> np.ndarray:
+        """What is to be read: one's own, or another's where there are two copies of a block."""
+        text, table = chunk.resident.text, chunk.resident.tables[group.index].array
+        seen = text.fingerprints(1, chunk.start + 1).copy()
+        for position in range(group.block_tokens - 1, chunk.start, group.block_tokens):
+            copies = self._last_slots[text.fingerprint(position + 1)]
+            if len(copies) > 1 and int(seen[position]) in copies:
+                found = [c for c in copies if self._memory.holds_slot(group, table, position, c)]
+                self.num_mistaken += found != [seen[position]]
+                seen[position] = found[0] if found else seen[position]
+        return seen
+
+    def _note_last_slots(self, group: GroupLayout, chunk: Chunk, end: int) -> None:
+        text, block_tokens = chunk.resident.text, group.block_tokens
+        first = -(-(chunk.start + 1) // block_tokens) * block_tokens
+        for num_tokens in range(first, end + 1, block_tokens):
+            copies = self._last_slots[text.fingerprint(num_tokens)]
+            copies.add(text.fingerprint(num_tokens + 1))
+
     def _write(self, group: GroupLayout, chunk: Chunk) -> Span:
         end = chunk.base + chunk.num_accepted_drafts
+        self._note_last_slots(group, chunk, end)
         stop = min(end + self._num_ahead, self._max_model_len)
         seen = chunk.resident.text.fingerprints(chunk.start + 1, end + 1)
         guessed = np.full(stop - end, _GUESSED, dtype=np.int64)

@@ -77,6 +77,13 @@ class PoolMemory:
                 f"{self._describe(cells[index, 0])} instead of its own KV"
             )
 
+    def holds_slot(
+        self, group: GroupLayout, table: np.ndarray, position: int, fingerprint: int
+    ) -> bool:
+        """Whether the slot at a position holds this prefix's KV."""
+        cells = self._slot_cells(group, table, position, position + 1)
+        return bool((self._cells[cells] == _slot_contents(group, np.array([fingerprint]))).all())
+
     def check_tail(self, group: GroupLayout, block: int, num_tokens: int, reader: str) -> None:
         """The slots after the first ``num_tokens`` hold no number that attention cannot mask.
 

@@ -1,9 +1,4 @@
-"""Layers that draft beside a pool of several sizes: what they read is what they wrote.
-
-As with stock vLLM there is one exception, which these scripts steer clear of: of two prompts that
-part where a block ends, and that both go on, that block is there twice under one name, and the
-two copies differ in their last slot. Who goes on from it may find the other one's.
-"""
+"""Layers that draft beside a pool of several sizes: what they read is what they wrote."""
 
 from __future__ import annotations
 
@@ -33,6 +28,7 @@ from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.scenes import Scene, hits, words
 from tests.scheduler.simulation import STEPPED, Loop, Simulation
+from tests.scheduler.stock import EagerStock, StockPools
 from tests.scheduler.violation import Violation
 from tests.scheduler.workload import make_script
 
@@ -127,6 +123,21 @@ def test_a_prompt_sent_again_hits_one_block_less(
 def test_a_prompt_of_whole_blocks_is_hit_when_it_goes_on(name: str, tmp_path: Path) -> None:
     prompt = words(6 * BLOCK, 1)
     assert hits_of(name, tmp_path, prompt, prompt + words(9, 2)) == [0, 80]
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_another_copys_last_slot_is_read_no_more_often_than_by_stocks_drafts(
+    seed: int, tmp_path: Path
+) -> None:
+    """The one exception, see :mod:`tests.scheduler.draft_layers`."""
+    geometry = GEOMETRIES["mixed"]
+    num_mistaken = []
+    for pools in (StockPools(geometry, 3000, EagerStock), QuarryPools(geometry, 16_000_000)):
+        one = Simulation(pools, STEPPED, EAGLE, tmp_path)
+        one.run(make_script(seed, [BUSY] * 2, turns_per_phase=90))
+        num_mistaken.append(one.worker.draft_layers.num_mistaken)
+    stock, ours = num_mistaken
+    assert 0 < ours <= stock
 
 
 def test_a_prompt_of_whole_blocks_sent_again_is_hit_from_the_third_time_on(

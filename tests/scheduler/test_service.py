@@ -13,11 +13,13 @@ from tests.scheduler.cases import (
     ATTENTION,
     BUSY,
     DRAFTING,
+    EAGLE,
     LOOPS,
     MIXED,
     PLAIN,
     RESETTING,
     WINDOWS_AND_STATES,
+    with_draft_layers,
     with_drafts,
 )
 from tests.scheduler.geometry import Geometry
@@ -42,6 +44,7 @@ def service() -> Iterator[RunningService]:
         pytest.param(ATTENTION, PLAIN, 74_000, id="attention"),
         pytest.param(MIXED, PLAIN, 300_000, id="mixed"),
         pytest.param(with_drafts(MIXED), DRAFTING, 400_000, id="mixed-drafts"),
+        pytest.param(with_draft_layers(MIXED), EAGLE, 400_000, id="mixed-draft-layers"),
         pytest.param(WINDOWS_AND_STATES, PLAIN, 320_000, id="windows-and-states"),
     ],
 )

@@ -89,7 +89,7 @@ class ScriptedWorker:
         self._texts = texts
         self._script = drafts
         self._states = StateLanes(memory)
-        self._drafts = DraftLayers(memory, drafts.num_drafts, max_model_len)
+        self.draft_layers = DraftLayers(memory, drafts.num_drafts, max_model_len)
         self._undelivered: deque[_Rejections] = deque()
         self._lives: dict[str, int] = {}
 
@@ -238,7 +238,7 @@ class ScriptedWorker:
         went_on = self._states.run(chunks)
         read = [self._read_slots(group, chunk) for group, chunk in pairs]
         saved = self._states.save_boundaries(chunks)
-        seen, drafted = self._drafts.run(chunks)
+        seen, drafted = self.draft_layers.run(chunks)
         return StepRecord(
             chunks,
             reads=(*moved.sources, *read, *seen),
