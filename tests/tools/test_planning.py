@@ -6,6 +6,7 @@ from kvquarry_core.ids import Handle
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, RefusalCause
 from kvquarry_core.plan import GroupKind, make_plan
 from kvquarry_core.pool import Pool
+from kvquarry_core.reserve import DecodeReserve
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.planning import demand
@@ -14,6 +15,7 @@ from kvquarry_tools.planning.pools import (
     UniformPool,
     longest_request,
     most_cached_tokens,
+    most_held,
     most_requests,
 )
 from kvquarry_tools.planning.report import REQUEST_TOKENS, Report, make_report
@@ -38,16 +40,35 @@ def report(
     return make_report(find_model(name).served(serving), int(gib * GIB), max_num_seqs)
 
 
-def admits(pool: Pool, handle: int, num_tokens: int) -> bool:
-    """Whether the core's pool takes a whole request, with nothing to hit."""
-    answer = pool.admit(
-        AdmitRequest(Handle(handle), (), num_tokens, 0, num_tokens, must_fit_tokens=num_tokens)
+def asked(pool: Pool, handle: int, num_tokens: int) -> AdmitRequest:
+    """A whole request with nothing to hit, asked for as an engine asks.
+
+    Beside it stays free what those need that run; its prompt takes several chunks, if it passes a
+    block's end at all.
+    """
+    free = DecodeReserve(pool.plan).blocks(len(pool.requests), int(num_tokens > 16))
+    return AdmitRequest(
+        Handle(handle),
+        (),
+        num_tokens,
+        0,
+        num_tokens,
+        must_fit_tokens=num_tokens,
+        keep_free_blocks=tuple(free),
     )
-    return isinstance(answer, Admission)
 
 
-@every_model
-@pytest.mark.parametrize("num_tokens", [100, 2048])
+def admits(pool: Pool, handle: int, num_tokens: int) -> bool:
+    """Whether the core's pool takes it."""
+    return isinstance(pool.admit(asked(pool, handle, num_tokens)), Admission)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_tokens"),
+    # Whoever is admitted holds more than its window at first.
+    [(name, num_tokens) for name in MODELS for num_tokens in (1, 100, 2048)]
+    + [("Gemma-4-26B-A4B", num_tokens) for num_tokens in (1, 100, 900)],
+)
 def test_as_many_requests_are_admitted_as_the_plan_says_and_not_one_more(
     name: str, num_tokens: int
 ) -> None:
@@ -57,6 +78,18 @@ def test_as_many_requests_are_admitted_as_the_plan_says_and_not_one_more(
     assert number > 0
     assert all(admits(pool, handle, num_tokens) for handle in range(number))
     assert not admits(pool, number, num_tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "admitted"),
+    [("Qwen3.6-35B-A3B", (278, 183)), ("Nemotron-3-Nano-30B-A3B", (361, 301))],
+)
+def test_requests_at_once_are_those_that_were_admitted_beside_a_reserve(
+    name: str, admitted: tuple[int, int]
+) -> None:
+    """Measured with the core's pool of 20 GiB, requests of 100 and 2,048 tokens."""
+    requests = report(name, 20).mixed_capacity.requests
+    assert (requests[100], requests[2048]) == admitted
 
 
 @every_model
@@ -153,16 +186,16 @@ def test_a_uniform_pool_holds_what_was_measured_of_stock_vllm() -> None:
         ("Qwen3.6-27B", 20, Serving(kv_dtype="fp8", block_tokens=64)),
     ],
 )
-def test_no_fewer_requests_fit_than_in_stock_vllms_pool(
+def test_there_is_memory_for_no_fewer_requests_than_in_stock_vllms_pool(
     name: str, gib: int, serving: Serving
 ) -> None:
+    """Pools of several size classes then keep some of it free when they admit."""
     made = report(name, gib, serving)
     for num_tokens in REQUEST_TOKENS:
-        ours, stock = (
-            capacity.requests[num_tokens]
-            for capacity in (made.mixed_capacity, made.uniform_capacity)
-        )
-        assert ours >= stock, num_tokens
+        stock = made.uniform_capacity.requests[num_tokens]
+        assert most_held(made.uniform, num_tokens) == stock
+        assert most_held(made.mixed, num_tokens) >= stock, num_tokens
+        assert made.mixed_capacity.requests[num_tokens] <= most_held(made.mixed, num_tokens)
 
 
 def test_dense_checkpoints_take_a_state_of_every_group_at_every_boundary() -> None:
@@ -196,8 +229,8 @@ def test_the_memory_bound_nemotron_is_explained() -> None:
         assert not mixed.holds(one_more)
 
 
-#: Nemotron-3-Nano then has states for 614 requests.
-C11_GIB = 30250 / 1024
+#: Nemotron-3-Nano then has states for 614 requests, and those that stay free beside them.
+C11_GIB = 34260 / 1024
 
 
 def test_more_sequences_than_fit_are_answered_with_what_to_change() -> None:
@@ -218,7 +251,7 @@ def test_at_run_time_one_request_too_many_is_refused_and_the_pool_lives_on() -> 
     """C11: nothing is raised, and the next one is let in when one has gone."""
     pool = Pool(report("Nemotron-3-Nano-30B-A3B", C11_GIB).mixed.plan)
     assert all(admits(pool, handle, 1) for handle in range(614))
-    refused = pool.admit(AdmitRequest(Handle(614), (), 1, 0, 1, must_fit_tokens=1))
+    refused = pool.admit(asked(pool, 614, 1))
     assert isinstance(refused, Refusal)
     assert refused.cause is RefusalCause.SHORTAGE
     pool.free(Handle(0))

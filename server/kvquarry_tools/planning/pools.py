@@ -1,10 +1,12 @@
 """Two ways to cut the same memory, asked the same questions."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.plan import GroupSpec, Plan
+from kvquarry_core.reserve import DecodeReserve
 from kvquarry_tools.models import StockLayout
 from kvquarry_tools.planning import demand
 
@@ -24,6 +26,10 @@ class Pool(Protocol):
         """Whether it holds so many blocks of each group at once, when it is empty otherwise."""
         ...
 
+    def admits(self, num_requests: int, num_tokens: int) -> bool:
+        """Whether so many requests of ``num_tokens`` run at once: the last is let in, too."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MixedPool:
@@ -39,6 +45,20 @@ class MixedPool:
     def holds(self, blocks: Sequence[int]) -> bool:
         """See :class:`Pool`; the core's own answer, by which requests are admitted."""
         return self.plan.could_hold(self.plan.by_class(blocks))
+
+    def admits(self, num_requests: int, num_tokens: int) -> bool:
+        """See :class:`Pool`; the last one is let in beside what stays free for the others."""
+        held = self.plan.by_class(_of_all(self, num_requests, num_tokens))
+        free = self.kept_free(num_requests - 1, num_tokens)
+        return self.plan.could_hold(list(map(operator.add, held, free)))
+
+    def kept_free(self, num_running: int, num_tokens: int) -> list[int]:
+        """Blocks by class that stay free for those that run, when one of so many tokens comes.
+
+        Of the prompts only the newcomer's has chunks ahead, if it passes a block's end at all.
+        """
+        num_prompts = int(num_tokens > max(group.block_tokens for group in self.groups))
+        return DecodeReserve(self.plan).blocks(num_running, num_prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +77,19 @@ class UniformPool:
         """See :class:`Pool`."""
         return sum(blocks) < self.num_blocks
 
+    def admits(self, num_requests: int, num_tokens: int) -> bool:
+        """See :class:`Pool`; vLLM lets in whoever fits."""
+        return self.holds(_of_all(self, num_requests, num_tokens))
+
 
 def most_requests(pool: Pool, num_tokens: int) -> int:
-    """How many requests of ``num_tokens`` the pool holds at once while they decode."""
-    of_one = demand.resident(pool.groups, num_tokens)
-    return _most(lambda number: pool.holds([number * blocks for blocks in of_one])) or 0
+    """How many requests of ``num_tokens`` the pool lets run at once while they decode."""
+    return _most(lambda number: pool.admits(number, num_tokens)) or 0
+
+
+def most_held(pool: Pool, num_tokens: int) -> int:
+    """How many requests of ``num_tokens`` the pool has memory for, with nothing to spare."""
+    return _most(lambda number: pool.holds(_of_all(pool, number, num_tokens))) or 0
 
 
 def longest_request(pool: Pool) -> int | None:
@@ -76,6 +104,11 @@ def most_cached_tokens(pool: Pool, checkpoint_tokens: int) -> int:
         return pool.holds(demand.cached(pool.groups, num_checkpoints, checkpoint_tokens))
 
     return (_most(fits) or 0) * checkpoint_tokens
+
+
+def _of_all(pool: Pool, num_requests: int, num_tokens: int) -> list[int]:
+    """Blocks by group of so many requests that decode."""
+    return [num_requests * blocks for blocks in demand.resident(pool.groups, num_tokens)]
 
 
 def _most(fits: Callable[[int], bool]) -> int | None:

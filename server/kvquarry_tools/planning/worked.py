@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from kvquarry_core.ids import ClassId
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_tools.planning import demand
+from kvquarry_tools.planning.pools import most_held
 from kvquarry_tools.planning.report import KIND_NAMES, Report
 from kvquarry_tools.planning.sizes import count, memory
 
@@ -36,12 +37,30 @@ def _mixed_lines(report: Report) -> Iterator[str]:
             f" of {memory(block_bytes)} = {memory(taken_bytes)}"
         )
     by_bytes = report.memory_bytes // request_bytes
-    held = report.mixed_capacity.requests[WORKED_TOKENS]
+    held = most_held(report.mixed, WORKED_TOKENS)
     whole = "slabs" if len(plan.classes) > 1 else "blocks"
     yield (
         f"{memory(report.memory_bytes)} / {memory(request_bytes)} = {count(by_bytes)} by bytes, "
         f"{count(held)} in whole {whole}"
     )
+    yield from _reserve_lines(report)
+
+
+def _reserve_lines(report: Report) -> Iterator[str]:
+    """What an admission leaves free, so that few requests are preempted; a uniform pool nothing."""
+    admitted = report.mixed_capacity.requests[WORKED_TOKENS]
+    num_running = max(admitted - 1, 0)
+    plan = report.mixed.plan
+    kept_free = report.mixed.kept_free(num_running, WORKED_TOKENS)
+    for index, num_blocks in enumerate(kept_free):
+        if num_blocks:
+            block_bytes = plan.block_bytes(ClassId(index))
+            yield (
+                f"kept free for {count(num_running)} that run: {_blocks(num_blocks)}"
+                f" of {memory(block_bytes)} = {memory(num_blocks * block_bytes)}"
+            )
+    if any(kept_free):
+        yield f"with that, {count(admitted)} are admitted"
 
 
 def _uniform_lines(report: Report) -> Iterator[str]:
