@@ -151,6 +151,8 @@ IMPOSSIBLE = [
     (["--state-dtype", "int3"], "choose one of: auto, float32"),
     (["--spec-tokens", "-1"], "--spec-tokens -1 is negative"),
     (["--max-num-seqs", "0"], "--max-num-seqs 0 is too small"),
+    (["--max-num-seqs", "1000001"], "more than any engine runs; give 1,000,000 at most"),
+    (["--max-num-seqs", "9" * 24], "more than any engine runs; give 1,000,000 at most"),
 ]
 
 

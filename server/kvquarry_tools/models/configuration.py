@@ -56,6 +56,10 @@ class Configuration:
         """Whether a field is given and not null."""
         return self._fields.get(name) is not None
 
+    def raw(self, name: str) -> object:
+        """A field as it is, of whatever type; None where it is not given."""
+        return self._fields.get(name)
+
     def section(self, name: str) -> "Configuration":
         """A nested object."""
         value = self._fields.get(name)

@@ -2,18 +2,21 @@
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import cast
 
 from kvquarry_tools.errors import InvalidConfiguration, UnknownArchitecture, UnknownModel
 from kvquarry_tools.models.configuration import Configuration
+from kvquarry_tools.models.dtypes import AUTO
 from kvquarry_tools.models.families import NOTES, READERS
 from kvquarry_tools.models.model import Model
+from kvquarry_tools.models.quantization import stored_kv_dtype
 
 _SHIPPED = resources.files("kvquarry_tools.models") / "configurations"
 _NAMES = "names.json"
+_QUANTIZATION = "hf_quant_config.json"
 _MOST_SUGGESTIONS = 3
 
 
@@ -36,7 +39,7 @@ def find_model(name_or_path: str) -> Model:
     if path.is_dir():
         path /= "config.json"
     if path.exists() or path.suffix == ".json":
-        return _model(name_or_path, _parsed(_content(path), str(path)), str(path))
+        return _model(name_or_path, _checkpoint(path), str(path))
     for name, file in _names().items():
         if name.casefold() == name_or_path.rpartition("/")[2].casefold():
             return _model(name, _parsed((_SHIPPED / file).read_bytes(), file), name)
@@ -56,6 +59,15 @@ def read_model(name: str, fields: Mapping[str, object]) -> Model:
 def _names() -> dict[str, str]:
     names: dict[str, str] = json.loads((_SHIPPED / _NAMES).read_bytes())
     return names
+
+
+def _checkpoint(path: Path) -> Mapping[str, object]:
+    """The configuration, with the quantization that older checkpoints keep in a file beside it."""
+    fields = _parsed(_content(path), str(path))
+    beside = path.with_name(_QUANTIZATION)
+    if fields.get("quantization_config") is None and beside.is_file():
+        return {**fields, "quantization_config": _parsed(_content(beside), str(beside))}
+    return fields
 
 
 def _content(path: Path) -> bytes:
@@ -88,6 +100,7 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         )
     text = config.text
     max_tokens = text.count("max_position_embeddings", "model_max_length", default=0)
+    kv_dtype = stored_kv_dtype(config)
     layers = reader(config)
     if not layers:
         raise InvalidConfiguration(
@@ -98,9 +111,17 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         architecture=architecture,
         layers=layers,
         dtype=(text if text.has("dtype") or text.has("torch_dtype") else config).dtype,
+        kv_dtype=kv_dtype,
         max_tokens=max_tokens or None,
-        notes=(NOTES[architecture],) if architecture in NOTES else (),
+        notes=tuple(_notes(architecture, kv_dtype)),
     )
+
+
+def _notes(architecture: str, kv_dtype: str) -> Iterator[str]:
+    if architecture in NOTES:
+        yield NOTES[architecture]
+    if kv_dtype != AUTO:
+        yield f"the checkpoint asks for a cache of {kv_dtype}, which is what auto takes"
 
 
 def _not_found(name: str) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kvquarry_core.plan import GroupSpec
+from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models.dtypes import (
     ACTIVATION_BYTES,
     AUTO,
@@ -25,6 +26,7 @@ class Model:
         architecture: The architecture that vLLM would run.
         layers: The layers that keep something, in the model's order.
         dtype: Format of its activations.
+        kv_dtype: Format that the checkpoint asks of its cache; ``auto``: that of its activations.
         max_tokens: Tokens the model was made for; None: the configuration does not say.
         notes: What the figures leave out.
     """
@@ -33,6 +35,7 @@ class Model:
     architecture: str
     layers: tuple[Layer, ...]
     dtype: str
+    kv_dtype: str = AUTO
     max_tokens: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -60,19 +63,27 @@ class Model:
         return self.served(serving).groups
 
     def _precision(self, serving: Serving) -> Precision:
-        activation_bytes = ACTIVATION_BYTES[self.dtype]
-        is_auto = serving.kv_dtype == AUTO
         return Precision(
-            activation_bytes=activation_bytes,
-            kv_bytes=activation_bytes
-            if is_auto
-            else bytes_of(serving.kv_dtype, KV_BYTES, "--kv-dtype"),
+            activation_bytes=ACTIVATION_BYTES[self.dtype],
+            kv_bytes=self._kv_bytes(serving.kv_dtype),
             state_bytes=None
             if serving.state_dtype == AUTO
             else bytes_of(serving.state_dtype, STATE_BYTES, "--state-dtype"),
             tp=serving.tp,
             num_speculative_tokens=serving.num_speculative_tokens,
         )
+
+    def _kv_bytes(self, kv_dtype: str) -> int:
+        if kv_dtype != AUTO:
+            return bytes_of(kv_dtype, KV_BYTES, "--kv-dtype")
+        if self.kv_dtype == AUTO:
+            return ACTIVATION_BYTES[self.dtype]
+        if self.kv_dtype not in KV_BYTES:
+            raise InvalidOption(
+                f"{self.name} asks for a cache of {self.kv_dtype}, whose pages are not known here; "
+                f"give another with --kv-dtype: {', '.join(KV_BYTES)}"
+            )
+        return KV_BYTES[self.kv_dtype]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import ServedModel
 from kvquarry_tools.planning.pools import MixedPool, most_requests
+from kvquarry_tools.planning.sizes import count
 
 #: Memory is named in whole steps of this, and no closer than to one part in so many.
 _STEP_BYTES = 64 << 20
 _PRECISION = 128
 _SMALLER_STATE_DTYPE = "bfloat16"
+#: More than any scheduler steps through.
+_MOST_WISHED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,15 @@ def sequence_limit(
     """Compare a wish with what fits.
 
     Raises:
-        InvalidOption: The wish is no number from 1 on.
+        InvalidOption: The wish is no number from 1 to a million.
     """
     if wished < 1:
         raise InvalidOption(f"--max-num-seqs {wished} is too small; give a number from 1 on")
+    if wished > _MOST_WISHED:
+        raise InvalidOption(
+            f"--max-num-seqs {wished} is more than any engine runs; give {count(_MOST_WISHED)} at "
+            "most"
+        )
     largest = most_requests(MixedPool(plan), 1)
     if wished <= largest:
         return SequenceLimit(wished, largest, None, None)
