@@ -29,6 +29,10 @@ class NoSuchPin(Exception):
     """None of the pins that were named is there."""
 
 
+class DoesNotFit(Exception):
+    """What was wished of a plan does not fit into its memory."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 misused."""
     arguments = _parsed(argv)
@@ -48,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Who reads has seen enough. Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
-    except (CannotListen, MissingExtra, NoAnswer, NoSuchPin) as error:
+    except (CannotListen, DoesNotFit, MissingExtra, NoAnswer, NoSuchPin) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
     except (InvalidAddress, InvalidInput) as error:
@@ -156,7 +160,12 @@ def _plan(arguments: argparse.Namespace) -> None:
     # Who serves does not need the tools, and who plans may wait for them.
     from kvquarry_tools.planning.command import run_plan  # noqa: PLC0415
 
-    print(run_plan(arguments))
+    answer = run_plan(arguments)
+    print(answer.text)
+    if not answer.fits:
+        raise DoesNotFit(
+            f"--max-num-seqs {arguments.max_num_seqs} does not fit; the plan says what to change"
+        )
 
 
 def _simulate(arguments: argparse.Namespace) -> None:

@@ -56,7 +56,10 @@ def test_the_page_shows_what_is_printed(
 def test_every_known_model_has_a_plan_that_fits_a_narrow_terminal(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = plan(capsys, "--model", name, "--memory", "640GiB", "--max-num-seqs", "100000")
+    wished = ("--memory", "640GiB", "--max-num-seqs", "100000")
+    fits = main(["plan", "--model", name, *wished]) == 0
+    text = capsys.readouterr().out
+    assert ("--max-num-seqs 100,000 fits" in text) == fits
     assert max(len(line) for line in text.splitlines()) <= COLUMNS
     assert text.splitlines()[0].startswith(name)
 
@@ -126,9 +129,13 @@ def test_too_many_sequences_are_answered_with_the_largest_number_and_what_to_cha
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wished = ("--model", "Nemotron-3-Nano-30B-A3B", "--memory", "8GiB", "--max-num-seqs")
-    answer = plan_json(capsys, *wished, "1024")["max_num_seqs"]
+    assert main(["plan", *wished, "1024", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)["max_num_seqs"]
     assert (answer["wished"], answer["fits"]) == (1024, False)
-    text = plan(capsys, *wished, "1024")
+    assert main(["plan", *wished, "1024"]) == 1
+    text, complaint = capsys.readouterr()
+    assert complaint.startswith("kvquarry: --max-num-seqs 1024 does not fit")
+    assert f"{answer['largest']} requests of one token run at once" in text
     assert f"\n  --max-num-seqs {answer['largest']}\n" in text
     assert f"\n  --memory {answer['memory_bytes'] >> 20}MiB\n" in text
     assert "\n  --state-dtype bfloat16" in text
@@ -144,7 +151,9 @@ IMPOSSIBLE = [
     (["--memory", "0"], "no memory at all"),
     (["--memory", "9999TiB"], "more than any worker has"),
     (["--model", "flat.json"], "flat.json has layers that cannot be"),
-    (["--memory", "1MiB"], "give the KV cache at least"),
+    (["--memory", "1MiB"], "no request of one token fits; give at least --memory"),
+    (["--memory", "9" * 400], "more than any worker has"),
+    (["--spec-tokens", "4000"], "or fewer --spec-tokens"),
     (["--block-size", "0"], "--block-size 0 is too small"),
     (["--tp", "5"], "--tp 5"),
     (["--kv-dtype", "int3"], "choose one of: auto, bfloat16"),

@@ -266,8 +266,48 @@ def test_the_largest_number_of_sequences_fits_and_one_more_does_not() -> None:
         assert limit.fits is fits
 
 
-def test_memory_for_no_pool_is_refused_with_what_is_enough() -> None:
-    with pytest.raises(InvalidOption, match=r"Qwen3\.6-27B.*at least (\d+) bytes") as refused:
-        report("Qwen3.6-27B", 0.1)
-    enough = int(str(refused.value).rpartition("least ")[2].split()[0])
-    assert report("Qwen3.6-27B", enough / GIB).mixed.plan.num_slabs > 0
+@pytest.mark.parametrize(
+    ("name", "serving", "gib"),
+    [
+        ("Qwen3.6-27B", PLAIN, 0.1),
+        ("Qwen3.6-35B-A3B", PLAIN, 64_880_640 / GIB),
+        ("Qwen3.6-35B-A3B", Serving(num_speculative_tokens=400), 20),
+        ("Gemma-4-26B-A4B", PLAIN, 0.001),
+        ("Qwen3-8B", PLAIN, 0.001),
+    ],
+)
+def test_memory_for_no_request_is_refused_with_the_least_that_is_enough(
+    name: str, serving: Serving, gib: float
+) -> None:
+    with pytest.raises(InvalidOption, match=rf"{name}.*least --memory (\d+)MiB") as refused:
+        report(name, gib, serving)
+    enough = int(str(refused.value).rpartition("--memory ")[2].partition("MiB")[0])
+    made = report(name, enough / 1024, serving)
+    assert made.mixed_capacity.longest_request_tokens
+    assert made.mixed_capacity.max_num_seqs
+    with pytest.raises(InvalidOption):
+        report(name, (enough - 1) / 1024, serving)
+
+
+def test_a_request_that_no_worker_can_hold_is_answered_with_the_option_to_change() -> None:
+    with pytest.raises(InvalidOption, match="give a smaller --block-size"):
+        report("Qwen3-8B", 20, Serving(block_tokens=1 << 40))
+
+
+@pytest.mark.parametrize(
+    ("name", "wished"), [("Qwen3.6-35B-A3B", 100), ("Zamba2", 50), ("LFM2-2.6B", 500)]
+)
+def test_the_memory_for_so_many_sequences_is_the_least_wherever_one_starts(
+    name: str, wished: int
+) -> None:
+    answers = set()
+    for gib in (0.5, 0.6):
+        limit = report(name, gib, max_num_seqs=wished).sequences
+        assert limit is not None
+        answers.add(limit.memory_bytes)
+    (least,) = answers
+    assert least is not None
+    for memory_bytes, fits in ((least, True), (least - (1 << 20), False)):
+        limit = report(name, memory_bytes / GIB, max_num_seqs=wished).sequences
+        assert limit is not None
+        assert limit.fits is fits

@@ -92,9 +92,14 @@ def most_held(pool: Pool, num_tokens: int) -> int:
     return _most(lambda number: pool.holds(_of_all(pool, number, num_tokens))) or 0
 
 
+def runs_any(pool: Pool) -> bool:
+    """Whether a request of one token can run alone."""
+    return _runs_alone(pool, 1)
+
+
 def longest_request(pool: Pool) -> int | None:
     """Tokens of the longest request that can run alone, 0 for none; None: there is no longest."""
-    return _most(lambda num_tokens: pool.holds(demand.at_most(pool.groups, num_tokens)))
+    return _most(lambda num_tokens: _runs_alone(pool, num_tokens))
 
 
 def most_cached_tokens(pool: Pool, checkpoint_tokens: int) -> int:
@@ -104,6 +109,10 @@ def most_cached_tokens(pool: Pool, checkpoint_tokens: int) -> int:
         return pool.holds(demand.cached(pool.groups, num_checkpoints, checkpoint_tokens))
 
     return (_most(fits) or 0) * checkpoint_tokens
+
+
+def _runs_alone(pool: Pool, num_tokens: int) -> bool:
+    return pool.holds(demand.at_most(pool.groups, num_tokens))
 
 
 def _of_all(pool: Pool, num_requests: int, num_tokens: int) -> list[int]:

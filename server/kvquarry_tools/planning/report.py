@@ -8,6 +8,8 @@ from kvquarry_core.ids import ClassId
 from kvquarry_core.plan import GroupKind, Plan, make_plan
 from kvquarry_tools.errors import InvalidConfiguration, InvalidOption
 from kvquarry_tools.models import ServedModel
+from kvquarry_tools.models.serving import DEFAULT_BLOCK_TOKENS
+from kvquarry_tools.planning.least import least_memory
 from kvquarry_tools.planning.pools import (
     MixedPool,
     Pool,
@@ -15,9 +17,10 @@ from kvquarry_tools.planning.pools import (
     longest_request,
     most_cached_tokens,
     most_requests,
+    runs_any,
 )
 from kvquarry_tools.planning.sequences import SequenceLimit, sequence_limit
-from kvquarry_tools.planning.sizes import memory
+from kvquarry_tools.planning.sizes import mebibytes, memory
 
 #: Lengths of requests that the report counts.
 REQUEST_TOKENS = (100, 2048, 32768)
@@ -129,20 +132,37 @@ def make_report(served: ServedModel, memory_bytes: int, max_num_seqs: int | None
 
 
 def plan_for(served: ServedModel, memory_bytes: int) -> Plan:
-    """The core's plan.
+    """The core's plan, in which at least one request of one token can run.
 
     Raises:
-        InvalidOption: The memory holds no pool for this model.
+        InvalidOption: The memory holds no such pool for this model.
         InvalidConfiguration: No memory does: a layer keeps nothing.
     """
     try:
-        return make_plan(served.groups, memory_bytes)
+        plan = make_plan(served.groups, memory_bytes)
     except PlanError as error:
-        name = served.model.name
         if error.reason is Reason.POOL_TOO_SMALL:
-            amount = memory(memory_bytes)
-            raise InvalidOption(f"--memory {amount} is too little for {name}: {error}") from None
-        raise InvalidConfiguration(f"{name} has layers that cannot be: {error}") from None
+            raise _too_little(served, memory_bytes) from None
+        raise InvalidConfiguration(
+            f"{served.model.name} has layers that cannot be: {error}"
+        ) from None
+    if not runs_any(MixedPool(plan)):
+        raise _too_little(served, memory_bytes)
+    return plan
+
+
+def _too_little(served: ServedModel, memory_bytes: int) -> InvalidOption:
+    least = least_memory(served.groups, lambda plan: runs_any(MixedPool(plan)))
+    changes = [] if least is None else [f"at least --memory {mebibytes(least)}"]
+    if served.serving.num_speculative_tokens:
+        changes.append("fewer --spec-tokens")
+    if served.serving.block_tokens > DEFAULT_BLOCK_TOKENS:
+        changes.append("a smaller --block-size")
+    change = f"give {' or '.join(changes)}" if changes else "no worker has enough"
+    return InvalidOption(
+        f"--memory {memory(memory_bytes)} is too little for {served.model.name}, no request of one "
+        f"token fits; {change}"
+    )
 
 
 def _class_reports(plan: Plan) -> Iterator[ClassReport]:

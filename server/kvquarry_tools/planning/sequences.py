@@ -6,12 +6,10 @@ from kvquarry_core.errors import PlanError
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import ServedModel
+from kvquarry_tools.planning.least import least_memory
 from kvquarry_tools.planning.pools import MixedPool, most_requests
 from kvquarry_tools.planning.sizes import count
 
-#: Memory is named in whole steps of this, and no closer than to one part in so many.
-_STEP_BYTES = 64 << 20
-_PRECISION = 128
 _SMALLER_STATE_DTYPE = "bfloat16"
 #: More than any scheduler steps through.
 _MOST_WISHED = 1_000_000
@@ -24,7 +22,8 @@ class SequenceLimit:
     Attributes:
         wished: The number asked for.
         largest: The most requests, of one token each, that run at once.
-        memory_bytes: Memory of one worker that holds as many as wished; None: they fit.
+        memory_bytes: The least memory of one worker, in whole MiB, that holds as many as wished;
+            None: they fit, or no worker has so much.
         largest_with_smaller_states: The most with states of 16 bits; None: they are that small.
     """
 
@@ -60,24 +59,9 @@ def sequence_limit(
     return SequenceLimit(
         wished,
         largest,
-        _memory_for(served.groups, memory_bytes, wished),
+        least_memory(served.groups, lambda plan: MixedPool(plan).admits(wished, 1)),
         _with_smaller_states(served, memory_bytes, largest),
     )
-
-
-def _memory_for(groups: tuple[GroupSpec, ...], memory_bytes: int, wished: int) -> int:
-    """Hardly more than the least that holds as many; slabs change their size on the way."""
-    too_few = memory_bytes // _STEP_BYTES
-    enough = too_few + 1
-    while _largest(groups, enough * _STEP_BYTES) < wished:
-        too_few, enough = enough, enough * 2
-    while enough - too_few > max(1, enough // _PRECISION):
-        middle = (too_few + enough) // 2
-        if _largest(groups, middle * _STEP_BYTES) < wished:
-            too_few = middle
-        else:
-            enough = middle
-    return enough * _STEP_BYTES
 
 
 def _with_smaller_states(served: ServedModel, memory_bytes: int, largest: int) -> int | None:

@@ -1,6 +1,7 @@
 """Amounts of memory and numbers as users write and read them."""
 
 import re
+from decimal import Decimal
 
 from kvquarry_tools.errors import InvalidOption
 
@@ -18,7 +19,8 @@ _BYTES = {
 }
 _BINARY = ("KiB", "MiB", "GiB", "TiB")
 _KIB = 1024
-_MOST_BYTES = 2**50
+#: More than any worker has.
+MOST_BYTES = 2**50
 
 
 def parse_memory(text: str) -> int:
@@ -31,10 +33,10 @@ def parse_memory(text: str) -> int:
     unit = match[2].upper() if match else ""
     if not match or unit not in _BYTES:
         raise InvalidOption(f"{text!r} is no amount of memory; write it as in 20GiB or 512MiB")
-    num_bytes = int(float(match[1]) * _BYTES[unit])
+    num_bytes = int(Decimal(match[1]) * _BYTES[unit])
     if num_bytes < 1:
         raise InvalidOption(f"{text!r} is no memory at all; give what the KV cache may take")
-    if num_bytes > _MOST_BYTES:
+    if num_bytes > MOST_BYTES:
         raise InvalidOption(
             f"{text!r} is more than any worker has; give what one worker's may take"
         )
@@ -56,3 +58,8 @@ def memory(num_bytes: float) -> str:
 def count(number: int) -> str:
     """A number with its thousands apart: ``32,768``."""
     return f"{number:,}"
+
+
+def mebibytes(num_bytes: int) -> str:
+    """An amount of whole MiB as ``--memory`` takes it: ``5760MiB``."""
+    return f"{num_bytes >> 20}MiB"

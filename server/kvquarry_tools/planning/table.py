@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from kvquarry_tools.models.layers import LayerCache
 from kvquarry_tools.planning.report import REQUEST_TOKENS, ClassReport, Report
 from kvquarry_tools.planning.sequences import SequenceLimit
-from kvquarry_tools.planning.sizes import count, memory
+from kvquarry_tools.planning.sizes import count, mebibytes, memory
 from kvquarry_tools.planning.worked import worked_lines
 
 _COLUMNS = 80
@@ -124,13 +124,13 @@ def _capacity_lines(report: Report) -> Iterator[str]:
 def _sequence_lines(limit: SequenceLimit) -> Iterator[str]:
     wished, largest = count(limit.wished), count(limit.largest)
     if limit.fits:
-        yield f"--max-num-seqs {wished} fits: {largest} short requests run at once."
+        yield f"--max-num-seqs {wished} fits: {largest} requests of one token run at once."
         return
-    yield f"--max-num-seqs {wished} is too many: {largest} short requests run at once."
+    yield f"--max-num-seqs {wished} is too many: {largest} requests of one token run at once."
     yield "Change one of these:"
     yield f"  --max-num-seqs {limit.largest}"
     if limit.memory_bytes is not None:
-        yield f"  --memory {limit.memory_bytes >> 20}MiB"
+        yield f"  --memory {mebibytes(limit.memory_bytes)}"
     if limit.largest_with_smaller_states is not None:
         yield (
             f"  --state-dtype bfloat16, with which {count(limit.largest_with_smaller_states)} "
