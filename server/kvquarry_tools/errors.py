@@ -19,3 +19,7 @@ class InvalidConfiguration(InvalidInput):
 
 class InvalidOption(InvalidInput):
     """An option has a value that the model or vLLM does not allow."""
+
+
+class CannotShare(InvalidOption):
+    """A layer cannot be dealt out to so many workers."""

@@ -98,6 +98,47 @@ def test_a_file_and_its_folder_are_models_too(tmp_path: Path) -> None:
     assert find_model(str(tmp_path)).layers == find_model(str(tmp_path / "config.json")).layers
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "./checkpoints/Qwen3-8B",
+        "checkpoints/mine/Qwen3-8B",
+        "/checkpoints/Qwen3-8B",
+        "~/Qwen3-8B",
+        "~nobody-at-all/Qwen3-8B",
+        "../Qwen3-8B",
+        "./Qwen3-8B",
+    ],
+)
+def test_a_path_without_a_file_is_not_taken_for_a_name(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UnknownModel, match=r"Qwen3-8B cannot be read: No such file"):
+        find_model(path)
+
+
+def test_a_shipped_configuration_that_was_taken_for_an_owners_is_noted() -> None:
+    assert find_model("Qwen3-8B").notes == ()
+    (note,) = find_model("nobody/Qwen3-8B").notes
+    assert (
+        note
+        == "there is no file nobody/Qwen3-8B; the configuration is the one shipped for Qwen3-8B"
+    )
+
+
+def test_a_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert find_model("~/config.json").architecture == "LlamaForCausalLM"
+
+
+def test_a_name_that_no_file_can_have_is_unknown() -> None:
+    with pytest.raises(UnknownModel, match="no model is known"):
+        find_model("x" * 5000)
+
+
 def test_an_unknown_name_is_answered_with_close_ones() -> None:
     with pytest.raises(UnknownModel, match=r"did you mean .*Qwen3\.6-27B"):
         find_model("Qwen3.6-28B")
@@ -118,9 +159,15 @@ def test_an_unknown_architecture_is_answered_with_the_known_ones() -> None:
         read_model("made up", LLAMA | {"architectures": ["MadeUp"]})
 
 
+def test_a_slip_in_an_architecture_is_answered_with_what_was_meant() -> None:
+    with pytest.raises(UnknownArchitecture, match=r"did you mean Qwen3ForCausalLM\? Then change"):
+        read_model("slip", LLAMA | {"architectures": ["Qwen3ForCasualLM"]})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000; it must be at most 10000"),
         ({"architectures": None}, "architectures"),
         ({"num_hidden_layers": None}, "num_hidden_layers is missing"),
         ({"num_hidden_layers": "three"}, "num_hidden_layers is 'three'"),
@@ -136,7 +183,9 @@ def test_a_field_that_makes_no_sense_is_named(change: dict[str, Any], message: s
         read_model("changed", LLAMA | change)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", ""])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "", "[" * 100_000], ids=["open", "list", "empty", "deep"]
+)
 def test_a_file_that_holds_no_configuration_is_refused(content: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(content)
@@ -244,6 +293,25 @@ def test_groups_of_a_state_are_copied_to_workers_that_would_have_none() -> None:
 def test_what_the_model_cannot_be_served_with_is_refused(serving: Serving, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         find_model("Qwen3.6-27B").served(serving)
+
+
+@pytest.mark.parametrize("name", known_models())
+def test_every_number_of_workers_that_is_advised_works_and_no_other(name: str) -> None:
+    model = find_model(name)
+    with pytest.raises(InvalidOption, match="choose one of: 1, ") as refused:
+        model.served(Serving(tp=1_000_003))
+    advised = [int(tp) for tp in str(refused.value).partition("one of: ")[2].split(", ")]
+    for tp in range(1, 65):
+        if tp in advised:
+            assert model.served(Serving(tp=tp)).serving.tp == tp
+        else:
+            with pytest.raises(InvalidOption, match="choose one of"):
+                model.served(Serving(tp=tp))
+
+
+def test_workers_share_the_heads_of_queries_too() -> None:
+    with pytest.raises(InvalidOption, match="--tp 24 does not.* 32 heads of queries"):
+        find_model("Llama-3.1-8B").served(Serving(tp=24))
 
 
 def test_formats_change_what_they_are_of_and_nothing_else() -> None:

@@ -146,6 +146,7 @@ IMPOSSIBLE = [
     (["--model", "Qwen3.6-28B"], r"did you mean Qwen3.6-27B"),
     (["--model", "nowhere/config.json"], "nowhere/config.json cannot be read: No such file"),
     (["--model", "made-up.json"], "the cache of MadeUpForCausalLM is not known here"),
+    (["--model", "./Qwen3-8B"], "Qwen3-8B cannot be read: No such file"),
     (["--memory", "much"], "'much' is no amount of memory"),
     (["--memory", "20 parsecs"], "write it as in 20GiB"),
     (["--memory", "0"], "no memory at all"),

@@ -8,6 +8,8 @@ from kvquarry_tools.models.dtypes import ACTIVATION_BYTES
 
 #: What a configuration without a number format is taken for.
 _USUAL_DTYPE = "bfloat16"
+#: Far more than any model has.
+_MOST_LAYERS = 10_000
 #: Where configurations of models with images or sound keep the language model's fields.
 _TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 
@@ -51,6 +53,18 @@ class Configuration:
         if not isinstance(named, str) or named not in ACTIVATION_BYTES:
             raise self._wrong("dtype", f"is {named!r}", f"one of {', '.join(ACTIVATION_BYTES)}")
         return named
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers there are, each of which is then looked at.
+
+        Raises:
+            InvalidConfiguration: It is no number from 1 on, or more than any model has.
+        """
+        num_layers = self.count("num_hidden_layers")
+        if num_layers > _MOST_LAYERS:
+            raise self._wrong("num_hidden_layers", f"is {num_layers}", f"at most {_MOST_LAYERS}")
+        return num_layers
 
     def has(self, name: str) -> bool:
         """Whether a field is given and not null."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvquarry_core.plan import GroupKind
-from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.errors import CannotShare
 from kvquarry_tools.models.serving import Precision
 
 #: Keys and values.
@@ -46,8 +46,8 @@ class Layer(Protocol):
         """What the layer keeps on one worker.
 
         Raises:
-            InvalidOption: The layer cannot be dealt out to so many workers, or not be kept in that
-                format.
+            CannotShare: The layer cannot be dealt out to so many workers.
+            InvalidOption: It cannot be kept in that format.
         """
         ...
 
@@ -81,9 +81,9 @@ class Attention:
         if self.num_kv_heads >= precision.tp:
             return precision.share(self.num_kv_heads, "heads of keys and values")
         if precision.tp % self.num_kv_heads:
-            raise InvalidOption(
+            raise CannotShare(
                 f"--tp {precision.tp} is no multiple of the model's {self.num_kv_heads} heads of "
-                f"keys and values; choose a divisor or a multiple of {self.num_kv_heads}"
+                "keys and values"
             )
         return 1
 

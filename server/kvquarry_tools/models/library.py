@@ -2,7 +2,9 @@
 
 import difflib
 import json
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import cast
@@ -18,6 +20,8 @@ _SHIPPED = resources.files("kvquarry_tools.models") / "configurations"
 _NAMES = "names.json"
 _QUANTIZATION = "hf_quant_config.json"
 _MOST_SUGGESTIONS = 3
+#: All architectures end alike, so that only slips of the pen are as close as this.
+_LIKE_AN_ARCHITECTURE = 0.9
 
 
 def known_models() -> tuple[str, ...]:
@@ -28,21 +32,24 @@ def known_models() -> tuple[str, ...]:
 def find_model(name_or_path: str) -> Model:
     """A model by its name, or by the path of its ``config.json`` or of the folder that holds it.
 
-    A name is looked up in any case and without the owner before the slash.
+    A name is looked up in any case. With an owner before a slash it is taken for the shipped one
+    of its last part, and a note of the model says so; whatever else looks like a path must exist.
 
     Raises:
         UnknownModel: There is no such name and no such file.
         UnknownArchitecture: The cache of its architecture is not known here.
         InvalidConfiguration: A field is missing or makes no sense.
     """
-    path = Path(name_or_path)
-    if path.is_dir():
+    path = Path(os.path.expanduser(name_or_path))  # noqa: PTH111 - keeps a user that is unknown
+    if os.path.isdir(path):  # noqa: PTH112 - takes what no path can be, such as an endless name
         path /= "config.json"
-    if path.exists() or path.suffix == ".json":
+    if os.path.exists(path) or _is_path(name_or_path):  # noqa: PTH110 - so does this
         return _model(name_or_path, _checkpoint(path), str(path))
+    owner, _, wanted = name_or_path.rpartition("/")
     for name, file in _names().items():
-        if name.casefold() == name_or_path.rpartition("/")[2].casefold():
-            return _model(name, _parsed((_SHIPPED / file).read_bytes(), file), name)
+        if name.casefold() == wanted.casefold():
+            model = _model(name, _parsed((_SHIPPED / file).read_bytes(), file), name)
+            return _noted(model, name_or_path) if owner else model
     raise UnknownModel(_not_found(name_or_path))
 
 
@@ -54,6 +61,17 @@ def read_model(name: str, fields: Mapping[str, object]) -> Model:
         InvalidConfiguration: A field is missing or makes no sense.
     """
     return _model(name, fields, name)
+
+
+def _is_path(text: str) -> bool:
+    """Whether it cannot be a name, with or without its owner."""
+    return text.startswith((".", "/", "~")) or text.count("/") > 1 or text.endswith(".json")
+
+
+def _noted(model: Model, asked: str) -> Model:
+    """With whose configuration was taken: that of a shipped model, whoever owns it."""
+    note = f"there is no file {asked}; the configuration is the one shipped for {model.name}"
+    return replace(model, notes=(*model.notes, note))
 
 
 def _names() -> dict[str, str]:
@@ -84,6 +102,10 @@ def _parsed(content: bytes, where: str) -> Mapping[str, object]:
         fields = json.loads(content)
     except ValueError as error:
         raise InvalidConfiguration(f"{where} is no JSON: {error}") from None
+    except RecursionError:
+        raise InvalidConfiguration(
+            f"{where} is nested too deeply; give a model's config.json"
+        ) from None
     if not isinstance(fields, dict):
         raise InvalidConfiguration(f"{where} holds no JSON object; give a model's config.json")
     return cast("Mapping[str, object]", fields)
@@ -94,10 +116,7 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
     architecture = config.architecture
     reader = READERS.get(architecture)
     if reader is None:
-        raise UnknownArchitecture(
-            f"{where}: the cache of {architecture} is not known here; known are: "
-            f"{', '.join(sorted(READERS))}"
-        )
+        raise UnknownArchitecture(_unknown(architecture, where))
     text = config.text
     max_tokens = text.count("max_position_embeddings", "model_max_length", default=0)
     kv_dtype = stored_kv_dtype(config)
@@ -112,6 +131,7 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         layers=layers,
         dtype=(text if text.has("dtype") or text.has("torch_dtype") else config).dtype,
         kv_dtype=kv_dtype,
+        num_query_heads=text.count("num_attention_heads", default=0) or None,
         max_tokens=max_tokens or None,
         notes=tuple(_notes(architecture, kv_dtype)),
     )
@@ -122,6 +142,16 @@ def _notes(architecture: str, kv_dtype: str) -> Iterator[str]:
         yield NOTES[architecture]
     if kv_dtype != AUTO:
         yield f"the checkpoint asks for a cache of {kv_dtype}, which is what auto takes"
+
+
+def _unknown(architecture: str, where: str) -> str:
+    fault = f"{where}: the cache of {architecture} is not known here"
+    if close := difflib.get_close_matches(architecture, READERS, n=1, cutoff=_LIKE_AN_ARCHITECTURE):
+        return f"{fault}; did you mean {close[0]}? Then change its architectures"
+    return (
+        f"{fault}; give a model of another, or add its layers to kvquarry_tools/models/families; "
+        f"known are: {', '.join(sorted(READERS))}"
+    )
 
 
 def _not_found(name: str) -> str:

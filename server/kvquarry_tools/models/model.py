@@ -1,9 +1,9 @@
 """A model, and the cache it keeps when it is served."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvquarry_core.plan import GroupSpec
-from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.errors import CannotShare, InvalidOption
 from kvquarry_tools.models.dtypes import (
     ACTIVATION_BYTES,
     AUTO,
@@ -16,6 +16,9 @@ from kvquarry_tools.models.layers import Layer, LayerCache
 from kvquarry_tools.models.serving import DEFAULT_BLOCK_TOKENS, Precision, Serving
 from kvquarry_tools.models.stock import StockLayout, stock_layout
 
+#: As many workers as share a layer in the largest deployments.
+_MOST_ADVISED_TP = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -27,6 +30,8 @@ class Model:
         layers: The layers that keep something, in the model's order.
         dtype: Format of its activations.
         kv_dtype: Format that the checkpoint asks of its cache; ``auto``: that of its activations.
+        num_query_heads: Heads of queries, which workers share, too; None: the configuration does
+            not say.
         max_tokens: Tokens the model was made for; None: the configuration does not say.
         notes: What the figures leave out.
     """
@@ -36,6 +41,7 @@ class Model:
     layers: tuple[Layer, ...]
     dtype: str
     kv_dtype: str = AUTO
+    num_query_heads: int | None = None
     max_tokens: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -46,8 +52,10 @@ class Model:
             InvalidOption: The model cannot be served like this; the message says what to change.
         """
         serving.check()
-        precision = self._precision(serving)
-        return ServedModel(self, serving, tuple(layer.cache(precision) for layer in self.layers))
+        try:
+            return ServedModel(self, serving, self._caches(self._precision(serving)))
+        except CannotShare as error:
+            raise InvalidOption(f"{error}; {self._advice(serving)}") from None
 
     def groups(
         self,
@@ -61,6 +69,24 @@ class Model:
         """The groups of a mixed-size pool: see :class:`Serving` and :attr:`ServedModel.groups`."""
         serving = Serving(block_tokens, tp, kv_dtype, state_dtype, num_speculative_tokens)
         return self.served(serving).groups
+
+    def _caches(self, precision: Precision) -> tuple[LayerCache, ...]:
+        if self.num_query_heads:
+            precision.share(self.num_query_heads, "heads of queries")
+        made = {layer: layer.cache(precision) for layer in dict.fromkeys(self.layers)}
+        return tuple(made[layer] for layer in self.layers)
+
+    def _advice(self, serving: Serving) -> str:
+        """Numbers of workers that every layer can be dealt out to."""
+        fitting = [tp for tp in range(1, _MOST_ADVISED_TP + 1) if self._can_share(serving, tp)]
+        return f"choose one of: {', '.join(map(str, fitting))}"
+
+    def _can_share(self, serving: Serving, tp: int) -> bool:
+        try:
+            self._caches(self._precision(replace(serving, tp=tp)))
+        except CannotShare:
+            return False
+        return True
 
     def _precision(self, serving: Serving) -> Precision:
         return Precision(

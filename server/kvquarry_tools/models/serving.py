@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.errors import CannotShare, InvalidOption
 from kvquarry_tools.models.dtypes import AUTO, KV_BYTES, STATE_BYTES, bytes_of
 
 DEFAULT_BLOCK_TOKENS = 16
@@ -67,11 +67,8 @@ class Precision:
         """One worker's part of heads or channels that must be dealt out evenly.
 
         Raises:
-            InvalidOption: They cannot be dealt out to so many workers.
+            CannotShare: They cannot be dealt out to so many workers.
         """
         if count % self.tp:
-            raise InvalidOption(
-                f"--tp {self.tp} does not divide the model's {count} {what}; "
-                f"choose a divisor of {count}"
-            )
+            raise CannotShare(f"--tp {self.tp} does not divide the model's {count} {what}")
         return count // self.tp

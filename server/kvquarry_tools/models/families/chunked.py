@@ -30,7 +30,4 @@ def _by_rope(text: Configuration) -> list[str]:
     if text.has("no_rope_layers") and (has_rope := text.numbers("no_rope_layers")):
         return [_CHUNKED if rotary else _FULL for rotary in has_rope]
     interval = text.count("no_rope_layer_interval", default=_USUAL_INTERVAL)
-    return [
-        _CHUNKED if (index + 1) % interval else _FULL
-        for index in range(text.count("num_hidden_layers"))
-    ]
+    return [_CHUNKED if (index + 1) % interval else _FULL for index in range(text.num_layers)]

@@ -33,7 +33,7 @@ def _every_few(text: Configuration) -> list[str]:
     interval = text.count("full_attention_interval", default=_USUAL_INTERVAL)
     return [
         "linear_attention" if (index + 1) % interval else "full_attention"
-        for index in range(text.count("num_hidden_layers"))
+        for index in range(text.num_layers)
     ]
 
 

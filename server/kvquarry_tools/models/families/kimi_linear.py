@@ -44,7 +44,7 @@ def _layers(config: Configuration, *, first: int) -> tuple[Layer, ...]:
     )
     attention = latent_attention(text)
     states, full = set(linear.numbers("kda_layers")), set(linear.numbers("full_attn_layers"))
-    indices = range(first, first + text.count("num_hidden_layers"))
+    indices = range(first, first + text.num_layers)
     if states & full or states | full != set(indices):
         raise InvalidConfiguration(
             "linear_attn_config: kda_layers and full_attn_layers must name each of the layers "

@@ -12,7 +12,7 @@ def latent_attention(text: Configuration) -> LatentAttention:
 def read(config: Configuration) -> tuple[Layer, ...]:
     """The same latent attention in every layer."""
     text = config.text
-    return (latent_attention(text),) * text.count("num_hidden_layers")
+    return (latent_attention(text),) * text.num_layers
 
 
 READERS = {

@@ -48,15 +48,14 @@ def read_bamba(config: Configuration) -> tuple[Layer, ...]:
     made = _mamba_or_attention(config)
     attention = set(config.numbers("attn_layer_indices"))
     return tuple(
-        made["attention" if index in attention else "mamba"]
-        for index in range(config.count("num_hidden_layers"))
+        made["attention" if index in attention else "mamba"] for index in range(config.num_layers)
     )
 
 
 def read_falcon_h1(config: Configuration) -> tuple[Layer, ...]:
     """Falcon-H1: attention and Mamba side by side in every layer."""
     made = _mamba_or_attention(config)
-    return (made["attention"], made["mamba"]) * config.count("num_hidden_layers")
+    return (made["attention"], made["mamba"]) * config.num_layers
 
 
 def read_zamba2(config: Configuration) -> tuple[Layer, ...]:
@@ -92,8 +91,7 @@ def read_jamba(config: Configuration) -> tuple[Layer, ...]:
         conv_kernel=config.count("mamba_d_conv"),
     )
     return tuple(
-        attention if index % period == offset else mamba
-        for index in range(config.count("num_hidden_layers"))
+        attention if index % period == offset else mamba for index in range(config.num_layers)
     )
 
 
@@ -144,4 +142,4 @@ def _mamba_or_attention(config: Configuration) -> dict[str, Layer]:
 
 
 def _all_mamba(config: Configuration) -> list[str]:
-    return ["mamba"] * config.count("num_hidden_layers")
+    return ["mamba"] * config.num_layers

@@ -39,6 +39,6 @@ def _layers(text: Configuration, usual: str) -> tuple[Layer, ...]:
         made[_SLIDING] = sliding_window(text, text.count("sliding_window"))
 
     def every_layer(text: Configuration) -> list[str]:
-        return [usual] * text.count("num_hidden_layers")
+        return [usual] * text.num_layers
 
     return tuple(made[kind] for kind in layer_types(text, every_layer, known=made))

@@ -22,7 +22,4 @@ READERS = {"Lfm2ForCausalLM": read, "Lfm2MoeForCausalLM": read}
 
 def _at_indices(config: Configuration) -> list[str]:
     full = set(config.numbers("full_attn_idxs"))
-    return [
-        "full_attention" if index in full else "conv"
-        for index in range(config.count("num_hidden_layers"))
-    ]
+    return ["full_attention" if index in full else "conv" for index in range(config.num_layers)]

@@ -80,9 +80,6 @@ def _gemma_layers(text: Configuration) -> dict[str, Layer]:
 
 def _by_type(text: Configuration, made: dict[str, Layer], interval: int) -> tuple[Layer, ...]:
     def usual(text: Configuration) -> list[str]:
-        return [
-            _SLIDING if (index + 1) % interval else _FULL
-            for index in range(text.count("num_hidden_layers"))
-        ]
+        return [_SLIDING if (index + 1) % interval else _FULL for index in range(text.num_layers)]
 
     return tuple(made[kind] for kind in layer_types(text, usual, known=made))
