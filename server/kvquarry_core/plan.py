@@ -196,9 +196,10 @@ def make_plan(groups: Sequence[GroupSpec], pool_bytes: int) -> Plan:
     )
     if not plan.could_hold([1] * len(plan.classes)):
         needed = (1 + len(plan.classes)) * slab.slab_bytes * num_regions
+        slabs = "1 slab" if num_slabs == 1 else f"{num_slabs} slabs"
         raise PlanError(
             Reason.POOL_TOO_SMALL,
-            f"{pool_bytes} bytes hold {num_slabs} slabs of {slab.slab_bytes * num_regions} bytes; "
+            f"{pool_bytes} bytes hold {slabs} of {slab.slab_bytes * num_regions} bytes; "
             f"give the KV cache at least {needed} bytes",
         )
     return plan

@@ -310,7 +310,7 @@ def test_every_number_of_workers_that_is_advised_works_and_no_other(name: str) -
 
 
 def test_workers_share_the_heads_of_queries_too() -> None:
-    with pytest.raises(InvalidOption, match="--tp 24 does not.* 32 heads of queries"):
+    with pytest.raises(InvalidOption, match=r"--tp 24 does not.* 32 heads of queries"):
         find_model("Llama-3.1-8B").served(Serving(tp=24))
 
 

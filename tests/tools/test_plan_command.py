@@ -142,6 +142,27 @@ def test_too_many_sequences_are_answered_with_the_largest_number_and_what_to_cha
     assert "fits" in plan(capsys, *wished, str(answer["largest"]))
 
 
+def test_what_reaches_back_a_limited_way_has_one_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, known_as, other in (
+        ("Llama-4-Scout", "chunks", "windows"),
+        ("Gemma-4-26B-A4B", "windows", "chunks"),
+    ):
+        text = plan(capsys, "--model", name, "--memory", "20GiB")
+        assert text.count(known_as) >= 4
+        assert other not in text
+
+
+@pytest.mark.parametrize(("block_tokens", "named"), [(17, "17 tokens"), (1, "1 token")])
+def test_blocks_that_no_kernel_takes_are_noted(
+    block_tokens: int, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = ("--model", "Qwen3-8B", "--memory", "20GiB", "--block-size")
+    text = plan(capsys, *usual, str(block_tokens))
+    assert f"blocks of {named}\n" in text
+    assert f"an engine refuses blocks of {named}." in " ".join(text.split())
+    assert "refuses" not in plan(capsys, *usual, "48")
+
+
 IMPOSSIBLE = [
     (["--model", "Qwen3.6-28B"], r"did you mean Qwen3.6-27B"),
     (["--model", "nowhere/config.json"], "nowhere/config.json cannot be read: No such file"),

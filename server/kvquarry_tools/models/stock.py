@@ -14,7 +14,7 @@ from kvquarry_tools.models.grouping import group_layers
 from kvquarry_tools.models.layers import LayerCache
 
 #: The smallest block that attention kernels on GPUs take.
-_KERNEL_TOKENS = 16
+KERNEL_TOKENS = 16
 #: Kernels for latent attention want blocks in whole multiples of this many tokens in a hybrid.
 _LATENT_TOKENS = 128
 
@@ -70,11 +70,11 @@ def stock_block_tokens(layers: Sequence[LayerCache], block_tokens: int) -> int:
     token_bytes = max(cache.bytes_per_token for cache in layers)
     if not state_bytes or not token_bytes:
         return block_tokens
-    step = max(_KERNEL_TOKENS, block_tokens)
+    step = max(KERNEL_TOKENS, block_tokens)
     if any(cache.is_latent for cache in layers):
         step = max(step, _LATENT_TOKENS)
     needed = step * -(-state_bytes // (step * token_bytes))
-    return max(block_tokens, _KERNEL_TOKENS * -(-needed // _KERNEL_TOKENS))
+    return max(block_tokens, KERNEL_TOKENS * -(-needed // KERNEL_TOKENS))
 
 
 def _page(cache: LayerCache, block_tokens: int) -> _Page:

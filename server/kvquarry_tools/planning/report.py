@@ -31,7 +31,7 @@ SPARSE_TOKENS = REQUEST_TOKENS[-1]
 KIND_NAMES = {
     GroupKind.FULL_ATTENTION: "attention",
     GroupKind.SLIDING_WINDOW: "windows",
-    GroupKind.CHUNKED_LOCAL: "local chunks",
+    GroupKind.CHUNKED_LOCAL: "chunks",
     GroupKind.RECURRENT_STATE: "states",
 }
 

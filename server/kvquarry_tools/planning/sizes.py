@@ -63,3 +63,8 @@ def count(number: int) -> str:
 def mebibytes(num_bytes: int) -> str:
     """An amount of whole MiB as ``--memory`` takes it: ``5760MiB``."""
     return f"{num_bytes >> 20}MiB"
+
+
+def tokens(number: int) -> str:
+    """So many tokens: ``1 token``, ``1,056 tokens``."""
+    return "1 token" if number == 1 else f"{count(number)} tokens"

@@ -3,15 +3,22 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from kvquarry_core.plan import GroupKind
 from kvquarry_tools.models.layers import LayerCache
-from kvquarry_tools.planning.report import REQUEST_TOKENS, ClassReport, Report
+from kvquarry_tools.models.stock import KERNEL_TOKENS
+from kvquarry_tools.planning.report import KIND_NAMES, REQUEST_TOKENS, ClassReport, Report
 from kvquarry_tools.planning.sequences import SequenceLimit
-from kvquarry_tools.planning.sizes import count, mebibytes, memory
+from kvquarry_tools.planning.sizes import count, mebibytes, memory, tokens
 from kvquarry_tools.planning.worked import worked_lines
 
 _COLUMNS = 80
 _LABEL_COLUMNS = 48
 _NUMBER_COLUMNS = 16
+#: How far those reach back that do not read everything.
+_REACHES = {
+    GroupKind.SLIDING_WINDOW: "of the last",
+    GroupKind.CHUNKED_LOCAL: "of the last chunk of",
+}
 
 
 def plan_table(report: Report) -> str:
@@ -34,15 +41,16 @@ def _model_lines(report: Report) -> Iterator[str]:
     yield f"{model.name} ({model.architecture})"
     workers = "" if serving.tp == 1 else f" on each of {serving.tp} workers"
     memory_of_one = memory(report.memory_bytes)
-    yield f"{memory_of_one} of KV cache{workers}, blocks of {serving.block_tokens} tokens"
+    yield f"{memory_of_one} of KV cache{workers}, blocks of {tokens(serving.block_tokens)}"
     layers = report.served.layers
     if full := [layer for layer in layers if layer.bytes_per_token and not layer.window_tokens]:
         token_bytes = sum(layer.bytes_per_token for layer in full)
         yield f"  attention   {_layers(full)}, {count(token_bytes)} B a token"
-    if windowed := [layer for layer in layers if layer.window_tokens]:
-        token_bytes = sum(layer.bytes_per_token for layer in windowed)
-        window = f"of the last {count(windowed[0].window_tokens)}"
-        yield f"  windows     {_layers(windowed)}, {count(token_bytes)} B a token {window}"
+    for kind, reach in _REACHES.items():
+        if limited := [layer for layer in layers if layer.kind is kind]:
+            token_bytes = sum(layer.bytes_per_token for layer in limited)
+            amount = f"{count(token_bytes)} B a token {reach} {count(limited[0].window_tokens)}"
+            yield f"  {KIND_NAMES[kind]:<10}  {_layers(limited)}, {amount}"
     if states := [layer for layer in layers if layer.state_bytes]:
         checkpoint = memory(report.served.checkpoint_bytes)
         yield f"  checkpoint  {_layers(states)}, {checkpoint}, whatever the length"
@@ -85,7 +93,7 @@ def _uniform_lines(report: Report) -> Iterator[str]:
     )
     asked = report.served.serving.block_tokens
     if layout.block_tokens != asked:
-        yield f"  blocks of {asked} tokens become {count(layout.block_tokens)}"
+        yield f"  blocks of {tokens(asked)} become {count(layout.block_tokens)}"
     if layout.state_bytes:
         yield f"  states are padded by {layout.state_padding:.2%}"
 
@@ -98,7 +106,7 @@ def _capacity_lines(report: Report) -> Iterator[str]:
     )
     for num_tokens in REQUEST_TOKENS:
         yield _line(
-            f"requests of {count(num_tokens)} tokens at once",
+            f"requests of {tokens(num_tokens)} at once",
             count(ours.requests[num_tokens]),
             count(stock.requests[num_tokens]),
         )
@@ -115,7 +123,7 @@ def _capacity_lines(report: Report) -> Iterator[str]:
     yield "tokens of cached prefixes"
     for apart in sorted(ours.cached_tokens.keys() | stock.cached_tokens.keys()):
         yield _line(
-            f"  a checkpoint every {count(apart)} tokens",
+            f"  a checkpoint every {tokens(apart)}",
             _or_dash(ours.cached_tokens.get(apart)),
             _or_dash(stock.cached_tokens.get(apart)),
         )
@@ -142,8 +150,21 @@ def _note_lines(report: Report) -> Iterator[str]:
     notes = list(report.served.model.notes)
     if report.served.serving.num_speculative_tokens:
         notes.append("the layers of a draft model are not counted")
+    if block_note := _block_note(report):
+        notes.append(block_note)
     for note in notes:
         yield from textwrap.wrap(f"Note: {note}.", _COLUMNS)
+
+
+def _block_note(report: Report) -> str | None:
+    """What engines say to blocks that their kernels cannot be given, whole or in parts."""
+    block_tokens = report.served.serving.block_tokens
+    if block_tokens % KERNEL_TOKENS == 0 or not report.served.bytes_per_token:
+        return None
+    return (
+        f"attention kernels on GPUs take whole multiples of {KERNEL_TOKENS} tokens, so that an "
+        f"engine refuses blocks of {tokens(block_tokens)}"
+    )
 
 
 def _line(label: str, ours: str, stock: str) -> str:

@@ -8,7 +8,7 @@ from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_tools.planning import demand
 from kvquarry_tools.planning.pools import most_held
 from kvquarry_tools.planning.report import KIND_NAMES, Report
-from kvquarry_tools.planning.sizes import count, memory
+from kvquarry_tools.planning.sizes import count, memory, tokens
 
 #: The request that is counted.
 WORKED_TOKENS = 2048
@@ -16,7 +16,7 @@ WORKED_TOKENS = 2048
 
 def worked_lines(report: Report) -> Iterator[str]:
     """How many requests of :data:`WORKED_TOKENS` tokens run at once, step by step."""
-    yield f"A request of {count(WORKED_TOKENS)} tokens, counted by hand:"
+    yield f"A request of {tokens(WORKED_TOKENS)}, counted by hand:"
     yield "  kvquarry"
     yield from (f"    {line}" for line in _mixed_lines(report))
     yield "  stock vLLM"
@@ -87,7 +87,7 @@ def _counted(group: GroupSpec, num_blocks: int) -> str:
         return "1 state" if num_blocks == 1 else f"{num_blocks} states"
     if group.kind is GroupKind.FULL_ATTENTION:
         return f"{count(WORKED_TOKENS)} / {count(group.block_tokens)} = {_blocks(num_blocks)}"
-    return f"{_blocks(num_blocks)} of {count(group.block_tokens)} tokens"
+    return f"{_blocks(num_blocks)} of {tokens(group.block_tokens)}"
 
 
 def _blocks(number: int) -> str:
