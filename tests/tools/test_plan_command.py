@@ -142,6 +142,17 @@ def test_too_many_sequences_are_answered_with_the_largest_number_and_what_to_cha
     assert "fits" in plan(capsys, *wished, str(answer["largest"]))
 
 
+@pytest.mark.parametrize(
+    ("wished", "verdict"), [("500", "run at once"), ("1024", "run at once, not enough by itself")]
+)
+def test_a_change_that_does_not_suffice_by_itself_says_so(
+    wished: str, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = ("--model", "Qwen3.6-35B-A3B", "--memory", "20GiB", "--max-num-seqs")
+    assert main(["plan", *usual, wished]) == 1
+    assert f"--state-dtype bfloat16, with which 546 {verdict}\n" in capsys.readouterr().out
+
+
 def test_what_reaches_back_a_limited_way_has_one_name(capsys: pytest.CaptureFixture[str]) -> None:
     for name, known_as, other in (
         ("Llama-4-Scout", "chunks", "windows"),

@@ -139,11 +139,9 @@ def _sequence_lines(limit: SequenceLimit) -> Iterator[str]:
     yield f"  --max-num-seqs {limit.largest}"
     if limit.memory_bytes is not None:
         yield f"  --memory {mebibytes(limit.memory_bytes)}"
-    if limit.largest_with_smaller_states is not None:
-        yield (
-            f"  --state-dtype bfloat16, with which {count(limit.largest_with_smaller_states)} "
-            "run at once"
-        )
+    if (most := limit.largest_with_smaller_states) is not None:
+        enough = "" if most >= limit.wished else ", not enough by itself"
+        yield f"  --state-dtype bfloat16, with which {count(most)} run at once{enough}"
 
 
 def _note_lines(report: Report) -> Iterator[str]:
