@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from kvquarry_core.placement import PLACEMENTS
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.relocation import RELOCATIONS
+from kvquarry_tools.errors import InvalidInput
 from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.simulation.churn.report import HEAD, ChurnRun, churn_lines, churn_plain
 from kvquarry_tools.simulation.churn.runs import BASELINES, CORE, ChurnSettings, run_churn
@@ -40,7 +41,15 @@ TEN_MODELS = (
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run and print."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        _run_all(arguments)
+    except InvalidInput as error:
+        parser.error(str(error))
+
+
+def _run_all(arguments: argparse.Namespace) -> None:
     models = TEN_MODELS if arguments.ten_models else (arguments.model,)
     documents = []
     with ProcessPoolExecutor(arguments.jobs) as workers:

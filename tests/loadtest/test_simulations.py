@@ -28,6 +28,12 @@ def test_churn_prints_a_mean_for_each_pool(capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+def test_churn_says_what_it_cannot_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        churn.main(["--pools", "uniform", "--seeds", "1", "--steps", "3"])
+    assert "--steps 3 is too small" in capsys.readouterr().err
+
+
 def test_policies_are_compared_on_every_model_and_memory(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,6 +1,8 @@
 """A pool under churn: sums that hold at every step, and pools in their right order."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from statistics import fmean, median
 
@@ -13,10 +15,21 @@ from kvquarry_core.policies import PolicyNames
 from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.simulation.churn.baselines import Taken, taken_by_blocks, taken_by_content
-from kvquarry_tools.simulation.churn.engine import ChurnEngine
+from kvquarry_tools.simulation.churn.engine import (
+    MOST_REFUSED_IN_A_ROW,
+    ChurnEngine,
+    NothingFits,
+)
 from kvquarry_tools.simulation.churn.pools import CorePool, Need
 from kvquarry_tools.simulation.churn.requests import Demand, Lengths, Traffic
-from kvquarry_tools.simulation.churn.runs import CORE, ChurnSettings, make_pool, run_churn
+from kvquarry_tools.simulation.churn.runs import (
+    BASELINES,
+    CORE,
+    LEAST_STEPS,
+    ChurnSettings,
+    make_pool,
+    run_churn,
+)
 
 QWEN = find_model("Qwen3.6-35B-A3B").served(Serving())
 
@@ -142,6 +155,43 @@ def test_a_request_that_never_fits_does_not_hold_up_the_queue() -> None:
     assert engine.totals.finished > 10
 
 
+def test_requests_that_never_fit_end_the_run_and_not_the_patience() -> None:
+    engine = ChurnEngine(CountedPool(4), iter(lambda: Demand(1_000, 4), None))
+    with pytest.raises(NothingFits):
+        engine.step()
+    assert engine.totals.refused == MOST_REFUSED_IN_A_ROW
+
+
+def test_requests_refused_for_good_are_among_the_figures() -> None:
+    """130 MiB are six slabs of some 1,000 tokens or one state each; a request has three states."""
+    small = ChurnSettings(QWEN, 130 << 20, CORE, PolicyNames(), 2_000, seed=1)
+    engine = ChurnEngine(make_pool(small), Traffic().requests(1))
+    for _ in range(2_000):
+        engine.step()
+    assert run_churn(small).num_refused == engine.totals.refused > 0
+
+
+@pytest.mark.parametrize("pool", [CORE, *BASELINES])
+def test_memory_that_holds_no_request_is_refused_with_what_would_do(pool: str) -> None:
+    # The oracle, which has no slabs, holds three states of 20.5 MiB in this and hardly a token.
+    too_small = ChurnSettings(QWEN, 62 << 20, pool, PolicyNames(), 50, 1)
+    with pytest.raises(InvalidOption, match="1,000 requests in a row do not fit") as refused:
+        run_churn(too_small)
+    advised = re.search(r"give (\d+)\.0 MiB or more", str(refused.value))
+    assert advised, refused.value
+    enough_bytes = int(advised[1]) << 20
+    assert make_pool(replace(too_small, memory_bytes=enough_bytes)).admit(Handle(0), 8_000)
+    assert not make_pool(replace(too_small, memory_bytes=enough_bytes * 9 // 10)).admit(
+        Handle(0), 8_000
+    )
+
+
+def test_a_run_has_a_step_in_each_quarter() -> None:
+    assert len(run_churn(settings(num_steps=LEAST_STEPS)).utilisation) == LEAST_STEPS
+    with pytest.raises(InvalidOption, match="--steps 3 is too small; give a number from 4 on"):
+        run_churn(settings(num_steps=LEAST_STEPS - 1))
+
+
 def test_the_core_is_sound_after_churn() -> None:
     pool = make_pool(settings(gib=2))
     assert isinstance(pool, CorePool)
@@ -160,6 +210,8 @@ def test_the_core_is_sound_after_churn() -> None:
     [
         ("Qwen3.6-35B-A3B", "infinite", "no pool 'infinite'"),
         ("Gemma-3-4B", CORE, "--churn cannot do with groups of sliding_window"),
+        ("Llama-3.1-8B", "static", "--baseline static .* this --model has no states"),
+        ("Llama-3.1-8B", "static-even", "--baseline static-even .* this --model has no states"),
     ],
 )
 def test_what_cannot_churn_is_refused(model: str, pool: str, complaint: str) -> None:

@@ -80,6 +80,7 @@ def test_churn_prints_a_line_for_each_seed_and_their_mean(
 ) -> None:
     assert main(["simulate", *MODEL, "--churn", "--steps", "40", "--seeds", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert "refused" in lines[0]
     assert [line.split()[:2] for line in lines[1:]] == [
         ["affinity", "1"],
         ["affinity", "2"],
@@ -88,6 +89,7 @@ def test_churn_prints_a_line_for_each_seed_and_their_mean(
     found = figures(capsys, "--churn", "--steps", "40", "--seeds", "1", "--relocation", "evacuate")
     assert found[0]["pool"] == "affinity+evacuate"
     assert len(found[0]["utilisation"]) == 4
+    assert found[0]["num_refused"] == 0
 
 
 def test_a_picture_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -116,6 +118,7 @@ def test_without_matplotlib_the_extra_is_named(
         ((*MODEL, *TRACE, "--retention", "every-0"), "no retention 'every-0'"),
         ((*MODEL, *TRACE, "--first", "0"), "--first 0 is too small"),
         ((*MODEL, "--churn", "--seeds", "0"), "--seeds 0 is too small"),
+        ((*MODEL, "--churn", "--steps", "3"), "--steps 3 is too small; give a number from 4 on"),
         ((*MODEL, "--churn", "--baseline", "belady"), "no pool 'belady' to churn"),
         (("--model", "Qwen9", "--memory", "1GiB", *TRACE), "no model is known as 'Qwen9'"),
         (("--model", "Qwen3.6-35B-A3B", "--memory", "1MiB", *TRACE), "--memory is too small"),
@@ -125,7 +128,7 @@ def test_without_matplotlib_the_extra_is_named(
         ),
         (
             ("--model", "Llama-3.1-8B", "--memory", "9GiB", *TRACE, "--baseline", "static"),
-            "this model has one",
+            "this --model has no states; give one that has both",
         ),
     ],
 )

@@ -81,11 +81,6 @@ def test_concurrent_requests_end_and_leave_nothing() -> None:
     assert not any(part.requests or any(part.store.num_granted) for part in pool.parts)
 
 
-def test_a_model_of_one_kind_cannot_be_split() -> None:
-    with pytest.raises(InvalidOption, match="splits states from attention"):
-        SplitPool(make_plan([attention()], MEMORY), MEMORY, 0.7)
-
-
 def test_memory_too_small_for_a_part_is_refused() -> None:
     with pytest.raises(InvalidOption, match="--memory is too small"):
         split_pool(token_share=0.99)

@@ -11,7 +11,13 @@ from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.planning.command import served_model
 from kvquarry_tools.planning.sizes import parse_memory
 from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_text
-from kvquarry_tools.simulation.churn.runs import CORE, ChurnSettings, check_pool, run_churn
+from kvquarry_tools.simulation.churn.runs import (
+    CORE,
+    ChurnSettings,
+    check_pool,
+    check_steps,
+    run_churn,
+)
 from kvquarry_tools.simulation.plot import draw
 from kvquarry_tools.simulation.progress import progress
 from kvquarry_tools.simulation.report import Report, as_plain, as_text
@@ -55,7 +61,8 @@ def _churn(arguments: argparse.Namespace) -> str:
     pool = arguments.baseline or CORE
     check_pool(pool)
     served, memory_bytes = served_model(arguments), parse_memory(arguments.memory)
-    num_steps = _at_least_one(arguments.steps, "--steps")
+    num_steps = arguments.steps
+    check_steps(num_steps)
     num_seeds = _at_least_one(arguments.seeds, "--seeds")
     runs = []
     with progress(num_steps * num_seeds, "steps") as on_done:

@@ -56,3 +56,17 @@ def check_kinds(groups: Sequence[GroupSpec], known: Sequence[GroupKind], what: s
             f"{what} cannot do with groups of {', '.join(others)}; give a --model that has only "
             f"{', '.join(kind.value for kind in known)}"
         )
+
+
+def check_split(groups: Sequence[GroupSpec], baseline: str) -> None:
+    """Refuse a model that has states alone or attention alone.
+
+    Raises:
+        InvalidOption: One of two pools would stay empty.
+    """
+    states = [group.kind is GroupKind.RECURRENT_STATE for group in groups]
+    if all(states) or not any(states):
+        raise InvalidOption(
+            f"--baseline {baseline} gives attention and states a pool each, and this --model has "
+            f"no {'attention' if all(states) else 'states'}; give one that has both"
+        )

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.pool import Pool
 from kvquarry_core.reserve import DecodeReserve
-from kvquarry_tools.simulation.policies import REPLAYED_KINDS, check_kinds, plan_for, pool_with
+from kvquarry_tools.simulation.policies import (
+    REPLAYED_KINDS,
+    check_kinds,
+    check_split,
+    plan_for,
+    pool_with,
+)
 from kvquarry_tools.simulation.replay.pools import ReplayPool, WholePool
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
 from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
@@ -30,6 +36,7 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
     memory_bytes, groups = settings.memory_bytes, settings.served.groups
     match settings.baseline:
         case Baseline.STATIC:
+            check_split(groups, "static")
             return SplitPool(plan_for(groups, memory_bytes), memory_bytes, _TOKEN_SHARE)
         case Baseline.UNIFORM:
             groups = settings.served.stock.groups

@@ -84,6 +84,7 @@ class StaticSplit:
     """Two pools that never lend to each other, one for tokens and one for states."""
 
     def __init__(self, groups: Sequence[GroupSpec], pool_bytes: int, token_share: float) -> None:
+        """``groups`` are of both."""
         self.need = need_of(groups)
         self.moved_bytes = 0
         self.block_tokens = _block_tokens(groups)

@@ -4,7 +4,7 @@ Every step each running request generates one token; one that reaches a block bo
 block, and where there is none the newest request is preempted until there is. Then requests are
 admitted, in order, as long as the whole of them fits. Prompts are computed in the step that admits
 them. A step that preempted admits nobody, and a refused request is tried again when something was
-freed.
+freed. A request that does not even fit alone is refused for good.
 """
 
 from collections import defaultdict, deque
@@ -14,6 +14,13 @@ from dataclasses import dataclass
 from kvquarry_core.ids import Handle
 from kvquarry_tools.simulation.churn.pools import ChurnPool
 from kvquarry_tools.simulation.churn.requests import Demand
+
+#: A queue without end has a next request always, so that nobody fits is never known for sure.
+MOST_REFUSED_IN_A_ROW = 1_000
+
+
+class NothingFits(Exception):
+    """The pool is empty and so many requests in a row did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,14 @@ class Occupancy:
 
 @dataclass(slots=True)
 class Totals:
-    """What happened since the start; only ever grows."""
+    """What happened since the start; only ever grows.
+
+    Attributes:
+        finished: Requests that ran to their end.
+        preempted: Preemptions.
+        refused: Requests that did not fit though nobody ran.
+        first_shortage_bytes: What was needed when something did not fit for the first time.
+    """
 
     finished: int = 0
     preempted: int = 0
@@ -64,6 +78,7 @@ class ChurnEngine:
         self._preempted: deque[Demand] = deque()
         self._head: Demand | None = None
         self._is_head_refused = False
+        self._num_refused_in_a_row = 0
         # Oldest first: the newest is the last.
         self._running: dict[Handle, _Running] = {}
         # Requests that finish or take a block, by the step in which they do.
@@ -74,7 +89,11 @@ class ChurnEngine:
         self._base_tokens = 0
 
     def step(self) -> Occupancy:
-        """Run one step."""
+        """Run one step.
+
+        Raises:
+            NothingFits: The pool is too small for these requests.
+        """
         self._pool.begin_step()
         due = [handle for handle in self._due.pop(self._step, ()) if handle in self._running]
         for handle in due:
@@ -132,15 +151,24 @@ class ChurnEngine:
         handle = Handle(self._next_handle)
         if not self._pool.admit(handle, demand.num_tokens):
             self._note_shortage()
-            # Alone in the pool and still refused: it never fits, and nobody would come after it.
             self._is_head_refused = bool(self._running)
-            self.totals.refused += not self._running
-            return not self._running
+            if self._running:
+                return False
+            # Alone in the pool and still refused: it never fits, and nobody would come after it.
+            self._refuse()
+            return True
+        self._num_refused_in_a_row = 0
         self._next_handle += 1
         self._running[handle] = _Running(demand, self._step)
         self._base_tokens += demand.num_tokens - self._step
         self._schedule(handle)
         return True
+
+    def _refuse(self) -> None:
+        self.totals.refused += 1
+        self._num_refused_in_a_row += 1
+        if self._num_refused_in_a_row == MOST_REFUSED_IN_A_ROW:
+            raise NothingFits
 
     def _schedule(self, handle: Handle) -> None:
         """Note when the request has to be looked at again: at its next boundary or its end."""

@@ -10,7 +10,7 @@ _MIB = 1 << 20
 #: What the columns of :func:`churn_lines` are.
 HEAD = (
     f"{'pool':<19}{'seed':>5}{'1st':>8}{'2nd':>8}{'3rd':>8}{'4th quarter':>13}"
-    f"{'finished':>10}{'preempted':>11}{'MiB moved':>11}{'cpu s':>7}"
+    f"{'finished':>10}{'preempted':>11}{'refused':>9}{'MiB moved':>11}{'cpu s':>7}"
 )
 
 
@@ -61,14 +61,16 @@ def _cells(run: ChurnRun) -> list[float]:
         *figures.utilisation,
         figures.num_finished,
         figures.num_preempted,
+        figures.num_refused,
         figures.moved_bytes_per_finished / _MIB,
         run.cpu_s,
     ]
 
 
 def _line(pool: str, seed: str, cells: Sequence[float]) -> str:
-    first, second, third, fourth, finished, preempted, moved_mib, cpu_s = cells
+    first, second, third, fourth, finished, preempted, refused, moved_mib, cpu_s = cells
     return (
         f"{pool:<19}{seed:>5}{first:>8.4f}{second:>8.4f}{third:>8.4f}{fourth:>13.4f}"
-        f"{finished:>10,.0f}{preempted:>11,.0f}{moved_mib:>11.2f}{cpu_s:>7.1f}"
+        f"{finished:>10,.0f}{preempted:>11,.0f}{refused:>9,.0f}"
+        f"{moved_mib:>11.2f}{cpu_s:>7.1f}"
     )

@@ -19,7 +19,6 @@ from kvquarry_core.messages import (
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
-from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.simulation.policies import plan_for
 
 
@@ -27,7 +26,7 @@ class SplitPool:
     """Two pools that answer as one."""
 
     def __init__(self, plan: Plan, memory_bytes: int, token_share: float) -> None:
-        """``plan`` names groups and kinds; its sizes are not used."""
+        """``plan`` names groups and kinds, of states and of attention; its sizes are not used."""
         self.plan = plan
         members = _members(plan)
         token_bytes = int(memory_bytes * token_share)
@@ -161,8 +160,6 @@ def _members(plan: Plan) -> tuple[list[GroupId], list[GroupId]]:
         if group.kind is GroupKind.RECURRENT_STATE
     ]
     others = [GroupId(index) for index in range(len(plan.groups)) if index not in states]
-    if not states or not others:
-        raise InvalidOption("--baseline static splits states from attention; this model has one")
     return states, others
 
 
