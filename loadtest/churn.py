@@ -15,13 +15,14 @@ from kvquarry_core.relocation import RELOCATIONS
 from kvquarry_tools.errors import InvalidInput
 from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.simulation.churn.report import HEAD, ChurnRun, churn_lines, churn_plain
-from kvquarry_tools.simulation.churn.runs import BASELINES, CORE, ChurnSettings, run_churn
+from kvquarry_tools.simulation.churn.runs import CORE, ChurnSettings, run_churn
+from kvquarry_tools.simulation.settings import CHURN_BASELINES
 
 #: Placements of the core alone, the default with each relocation, and what to compare with.
 _POOLS = (
     *PLACEMENTS,
     *(f"{PolicyNames().placement}+{name}" for name in RELOCATIONS if name != "off"),
-    *BASELINES,
+    *CHURN_BASELINES,
 )
 #: States from a fiftieth of the pool's usual share per request to several times as much, pages of
 #: one head and of many, latent attention, and states below a page.
@@ -84,7 +85,7 @@ def _run(settings: ChurnSettings) -> ChurnRun:
 
 def _pool(label: str) -> tuple[str, PolicyNames]:
     """A baseline, or "placement" or "placement+relocation" of the core."""
-    if label in BASELINES:
+    if label in CHURN_BASELINES:
         return label, PolicyNames()
     placement, _, relocation = label.partition("+")
     return CORE, PolicyNames(placement=placement, relocation=relocation or "off")

@@ -74,3 +74,11 @@ def test_a_service_without_the_package_names_the_policies_there_are() -> None:
     answer = kvquarry("serve", "--listen", "127.0.0.1:0", "--placement", "best-fit")
     assert answer.returncode == 2
     assert "affinity, first-fit" in answer.stderr
+
+
+@pytest.mark.usefixtures("installed_example")
+@pytest.mark.parametrize("command", ["serve", "simulate"])
+def test_help_lists_an_installed_package_s_policy(command: str) -> None:
+    answer = kvquarry(command, "--help")
+    assert answer.returncode == 0
+    assert "best-fit" in answer.stdout

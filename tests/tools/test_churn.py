@@ -23,13 +23,13 @@ from kvquarry_tools.simulation.churn.engine import (
 from kvquarry_tools.simulation.churn.pools import CorePool, Need
 from kvquarry_tools.simulation.churn.requests import Demand, Lengths, Traffic
 from kvquarry_tools.simulation.churn.runs import (
-    BASELINES,
     CORE,
     LEAST_STEPS,
     ChurnSettings,
     make_pool,
     run_churn,
 )
+from kvquarry_tools.simulation.settings import CHURN_BASELINES
 
 QWEN = find_model("Qwen3.6-35B-A3B").served(Serving())
 
@@ -171,7 +171,7 @@ def test_requests_refused_for_good_are_among_the_figures() -> None:
     assert run_churn(small).num_refused == engine.totals.refused > 0
 
 
-@pytest.mark.parametrize("pool", [CORE, *BASELINES])
+@pytest.mark.parametrize("pool", [CORE, *CHURN_BASELINES])
 def test_memory_that_holds_no_request_is_refused_with_what_would_do(pool: str) -> None:
     # The oracle, which has no slabs, holds three states of 20.5 MiB in this and hardly a token.
     too_small = ChurnSettings(QWEN, 62 << 20, pool, PolicyNames(), 50, 1)

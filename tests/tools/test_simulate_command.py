@@ -9,6 +9,7 @@ import pytest
 
 from kvquarry_server.cli import main
 from kvquarry_tools.simulation.progress import progress
+from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline
 from tests.tools.simulation.traces import CONVERSATION
 
 MODEL = ("--model", "Qwen3.6-35B-A3B", "--memory", "20GiB")
@@ -62,8 +63,10 @@ def test_infinite_memory_finds_most_and_belady_no_less_than_a_pool(
         baseline: figures(
             capsys, *TRACE, "--no-decode", "--retention", "dense", "--baseline", baseline
         )["token_hit_rate"]
-        for baseline in ("infinite", "belady", "uniform", "static")
+        for baseline in ("infinite", "uniform", "static")
     }
+    belady = figures(capsys, *TRACE, "--baseline", "belady")
+    rates["belady"] = belady["token_hit_rate"]
     assert rates["infinite"] >= rates["belady"] >= max(rates["uniform"], rates["static"])
 
 
@@ -136,6 +139,54 @@ def test_what_cannot_be_is_refused_with_what_to_change(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     assert said in complaint(capsys, *arguments)
+
+
+CHURN = ("--churn", "--steps", "40", "--seeds", "1")
+PLACEMENT = ("--placement", "first-fit")
+EVICTION = ("--eviction", "lru")
+RELOCATION = ("--relocation", "off")
+RETENTION = ("--retention", "boundaries")
+PLOT = ("--plot", "never.png")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        *(((*CHURN, *flag), (flag[0], "--churn")) for flag in (EVICTION, RETENTION, PLOT)),
+        ((*CHURN, "--no-decode"), ("--no-decode", "--churn")),
+        ((*CHURN, "--first", "9"), ("--first", "--churn")),
+        *(
+            ((*CHURN, *flag, "--baseline", baseline), (flag[0], f"--baseline {baseline}"))
+            for flag in (PLACEMENT, RELOCATION)
+            for baseline in CHURN_BASELINES
+        ),
+        ((*TRACE, "--steps", "24000"), ("--steps", "--trace")),
+        ((*TRACE, "--seeds", "4"), ("--seeds", "--trace")),
+        *(
+            ((*TRACE, *flag, "--baseline", one.value), (flag[0], f"--baseline {one.value}"))
+            for flag in (PLACEMENT, EVICTION, RELOCATION)
+            for one in Baseline
+        ),
+        ((*TRACE, *PLOT, "--baseline", "infinite"), ("--plot", "--baseline infinite")),
+        ((*TRACE, *PLOT, "--baseline", "belady"), ("--plot", "--baseline belady")),
+        ((*TRACE, *RETENTION, "--baseline", "belady"), ("--retention", "--baseline belady")),
+    ],
+)
+def test_a_flag_without_effect_is_refused_though_it_says_the_default(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], flags: tuple[str, str]
+) -> None:
+    said = complaint(capsys, *MODEL, *arguments)
+    assert f"{flags[0]} has no effect with {flags[1]}; leave one of them out" in said
+
+
+@pytest.mark.parametrize("baseline", CHURN_BASELINES)
+def test_churn_runs_on_every_baseline(capsys: pytest.CaptureFixture[str], baseline: str) -> None:
+    assert figures(capsys, *CHURN, "--baseline", baseline)[0]["pool"] == baseline
+
+
+def test_a_baseline_of_churn_is_none_of_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    said = complaint(capsys, *MODEL, *TRACE, "--baseline", "oracle")
+    assert "--baseline oracle is for --churn; with --trace there are uniform, static" in said
 
 
 def test_a_trace_or_churn_is_needed_and_not_both(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,12 +18,14 @@ from kvquarry_tools.simulation.churn.runs import (
     check_steps,
     run_churn,
 )
+from kvquarry_tools.simulation.flags import DEFAULT_RETENTION, DEFAULT_SEEDS, DEFAULT_STEPS
 from kvquarry_tools.simulation.plot import draw
 from kvquarry_tools.simulation.progress import progress
 from kvquarry_tools.simulation.report import Report, as_plain, as_text
 from kvquarry_tools.simulation.runs import simulate
 from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
 from kvquarry_tools.simulation.traces import read_trace
+from kvquarry_tools.simulation.unheard import check_heard
 
 
 def run_simulate(arguments: argparse.Namespace) -> str:
@@ -32,6 +34,7 @@ def run_simulate(arguments: argparse.Namespace) -> str:
     Raises:
         InvalidInput: Something asked for cannot be; the message says what to change.
     """
+    check_heard(arguments)
     return _churn(arguments) if arguments.churn else _replay(arguments)
 
 
@@ -41,8 +44,8 @@ def _replay(arguments: argparse.Namespace) -> str:
         memory_bytes=parse_memory(arguments.memory),
         replay=Replay.PROMPTS if arguments.no_decode else Replay.ENGINE,
         policies=_policy_names(arguments),
-        retention=arguments.retention,
-        baseline=Baseline(arguments.baseline) if arguments.baseline else None,
+        retention=arguments.retention or DEFAULT_RETENTION,
+        baseline=_baseline(arguments.baseline),
     )
     trace = read_trace(arguments.trace)
     if arguments.first is not None:
@@ -61,9 +64,11 @@ def _churn(arguments: argparse.Namespace) -> str:
     pool = arguments.baseline or CORE
     check_pool(pool)
     served, memory_bytes = served_model(arguments), parse_memory(arguments.memory)
-    num_steps = arguments.steps
+    num_steps = DEFAULT_STEPS if arguments.steps is None else arguments.steps
     check_steps(num_steps)
-    num_seeds = _at_least_one(arguments.seeds, "--seeds")
+    num_seeds = DEFAULT_SEEDS
+    if arguments.seeds is not None:
+        num_seeds = _at_least_one(arguments.seeds, "--seeds")
     runs = []
     with progress(num_steps * num_seeds, "steps") as on_done:
         for seed in range(1, num_seeds + 1):
@@ -75,7 +80,21 @@ def _churn(arguments: argparse.Namespace) -> str:
 
 
 def _policy_names(arguments: argparse.Namespace) -> PolicyNames:
-    return PolicyNames(arguments.placement, arguments.eviction, arguments.relocation)
+    named = PolicyNames(
+        arguments.placement or "", arguments.eviction or "", arguments.relocation or ""
+    )
+    return named.or_else(PolicyNames())
+
+
+def _baseline(name: str | None) -> Baseline | None:
+    if name is None:
+        return None
+    known = [one.value for one in Baseline]
+    if name not in known:
+        raise InvalidOption(
+            f"--baseline {name} is for --churn; with --trace there are {', '.join(known)}"
+        )
+    return Baseline(name)
 
 
 def _on_step(on_done: Callable[[int], None], num_before: int, step: int) -> None:

@@ -3,17 +3,21 @@
 import argparse
 from pathlib import Path
 
-from kvquarry_core.eviction import EVICTIONS
-from kvquarry_core.placement import PLACEMENTS
-from kvquarry_core.policies import PolicyNames
-from kvquarry_core.relocation import RELOCATIONS
+from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_tools.planning.flags import add_model_flags
 from kvquarry_tools.simulation.retentions import RETENTIONS
-from kvquarry_tools.simulation.settings import Baseline
+from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline
+
+DEFAULT_RETENTION = "boundaries"
+DEFAULT_STEPS = 24_000
+DEFAULT_SEEDS = 4
 
 
 def add_simulate_flags(parser: argparse.ArgumentParser) -> None:
-    """Describe the flags of ``kvquarry simulate``."""
+    """Describe the flags of ``kvquarry simulate``.
+
+    One that was not given is None, or False: some may not be given beside others.
+    """
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--trace",
@@ -37,10 +41,13 @@ def add_simulate_flags(parser: argparse.ArgumentParser) -> None:
         "--first", type=int, metavar="N", help="only the first N requests of the trace"
     )
     parser.add_argument(
-        "--steps", type=int, default=24_000, metavar="N", help="steps of --churn [24000]"
+        "--steps", type=int, metavar="N", help=f"steps of --churn [{DEFAULT_STEPS}]"
     )
     parser.add_argument(
-        "--seeds", type=int, default=4, metavar="N", help="runs of --churn, seeds 1 to N [4]"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help=f"runs of --churn, seeds 1 to N [{DEFAULT_SEEDS}]",
     )
     parser.add_argument("--json", action="store_true", help="for scripts")
     parser.add_argument(
@@ -49,34 +56,33 @@ def add_simulate_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_policy_flags(parser: argparse.ArgumentParser) -> None:
-    default = PolicyNames()
+    offered, default = installed_policies(), PolicyNames()
     parser.add_argument(
         "--placement",
-        default=default.placement,
         metavar="NAME",
-        help=f"where new blocks go: {', '.join(PLACEMENTS)} [{default.placement}]",
+        help=f"where new blocks go: {', '.join(offered.placements)} [{default.placement}]",
     )
     parser.add_argument(
         "--eviction",
-        default=default.eviction,
         metavar="NAME",
-        help=f"what is evicted: {', '.join(EVICTIONS)} [{default.eviction}]",
+        help=f"what is evicted: {', '.join(offered.evictions)} [{default.eviction}]",
     )
     parser.add_argument(
         "--relocation",
-        default=default.relocation,
         metavar="NAME",
-        help=f"what may be moved for a large block: {', '.join(RELOCATIONS)} "
+        help=f"what may be moved for a large block: {', '.join(offered.relocations)} "
         f"[{default.relocation}]",
     )
     parser.add_argument(
         "--retention",
-        default="boundaries",
         metavar="NAME",
-        help=f"which checkpoints stay: {', '.join(RETENTIONS)} [boundaries]",
+        help=f"which checkpoints stay: {', '.join(RETENTIONS)} [{DEFAULT_RETENTION}]",
     )
+    of_replay = [one.value for one in Baseline]
     parser.add_argument(
         "--baseline",
-        choices=[one.value for one in Baseline],
-        help="replay on this in the place of kvquarry's pool",
+        choices=list(dict.fromkeys([*of_replay, *CHURN_BASELINES])),
+        metavar="NAME",
+        help=f"run on this in the place of kvquarry's pool: {', '.join(of_replay)}; with --churn "
+        f"{', '.join(CHURN_BASELINES)}",
     )

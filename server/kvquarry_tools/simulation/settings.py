@@ -14,10 +14,14 @@ class Baseline(Enum):
     UNIFORM = "uniform"
     #: Two pools that never lend to each other: 70 % for attention, 30 % for states.
     STATIC = "static"
-    #: Memory for everything: what there is to be found at all.
+    #: Memory for everything that the retention keeps.
     INFINITE = "infinite"
     #: An order of eviction that knows the future.
     BELADY = "belady"
+
+
+#: What a pool under churn can be compared with, see :mod:`kvquarry_tools.simulation.churn`.
+CHURN_BASELINES = ("uniform", "static", "static-even", "random", "oracle-blocks", "oracle")
 
 
 class Replay(Enum):

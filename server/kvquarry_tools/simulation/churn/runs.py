@@ -32,11 +32,10 @@ from kvquarry_tools.simulation.policies import (
     plan_for,
     pool_with,
 )
+from kvquarry_tools.simulation.settings import CHURN_BASELINES
 
 #: The real core with the policies that the settings name.
 CORE = "kvquarry"
-#: What to compare it with.
-BASELINES = ("uniform", "static", "static-even", "random", "oracle-blocks", "oracle")
 _TOKEN_SHARE = {"static": 0.7, "static-even": 0.5}
 _QUARTERS = 4
 #: Each quarter has one.
@@ -50,7 +49,7 @@ class ChurnSettings:
     Attributes:
         served: The model: full attention and states.
         memory_bytes: The pool.
-        pool: :data:`CORE` or one of :data:`BASELINES`.
+        pool: :data:`CORE` or one of :data:`CHURN_BASELINES`.
         policies: What :data:`CORE` goes by.
         num_steps: Steps of the engine.
         seed: Which requests.
@@ -153,7 +152,7 @@ def check_pool(name: str) -> None:
     Raises:
         InvalidOption: There is none of that name.
     """
-    known = (CORE, *BASELINES)
+    known = (CORE, *CHURN_BASELINES)
     if name not in known:
         raise InvalidOption(f"no pool {name!r} to churn; there are {', '.join(known)}")
 
