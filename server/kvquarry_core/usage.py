@@ -10,18 +10,26 @@ from kvquarry_core.pool import Pool
 class ClassUsage:
     """Where the blocks of one size class are.
 
-    ``free + cached + active + granted = carved``; the null blocks count as active.
+    ``free + cached + active + granted + null = carved``.
+
+    Attributes:
+        free: Nobody's, and nothing is in them.
+        cached: Nobody's, with content that can be found.
+        active: Referenced by requests, or by pins.
+        granted: Owed to requests that have not spent them yet, and leased states.
+        null: Those that the null blocks cover, which nobody ever uses.
     """
 
     free: int
     cached: int
     active: int
     granted: int
+    null: int
 
     @property
     def carved(self) -> int:
         """Blocks in the slabs the class owns."""
-        return self.free + self.cached + self.active + self.granted
+        return self.free + self.cached + self.active + self.granted + self.null
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class PoolUsage:
     Attributes:
         classes: By size class.
         unassigned_slabs: Slabs that belong to no class.
-        used_bytes: Bytes of referenced and granted blocks, null blocks left out.
+        used_bytes: Bytes of active and granted blocks: what pins hold is used, too.
         usable_bytes: Bytes that could ever be used.
     """
 
@@ -53,7 +61,7 @@ def usage_of(pool: Pool) -> PoolUsage:
     return PoolUsage(
         classes=classes,
         unassigned_slabs=pool.store.slabs.num_unassigned,
-        used_bytes=used - nulls,
+        used_bytes=used,
         usable_bytes=pool.plan.pool_bytes - nulls,
     )
 
@@ -63,4 +71,5 @@ def _class_usage(pool: Pool, size_class: ClassId) -> ClassUsage:
     carved = slabs.num_carved(size_class) * pool.plan.classes[size_class].blocks_per_slab
     free, cached = slabs.num_free(size_class), pool.store.cache.num_cached(size_class)
     granted = pool.store.num_granted[size_class]
-    return ClassUsage(free, cached, carved - free - cached - granted, granted)
+    null = 0 if size_class else pool.plan.num_reserved_blocks
+    return ClassUsage(free, cached, carved - free - cached - granted - null, granted, null)

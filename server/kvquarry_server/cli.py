@@ -26,7 +26,7 @@ class MissingExtra(Exception):
 
 
 class NoSuchPin(Exception):
-    """None of the pins that were named is there."""
+    """Some of the pins that were named are not there, or their engine is not."""
 
 
 class DoesNotFit(Exception):
@@ -150,10 +150,17 @@ def _pins(arguments: argparse.Namespace) -> None:
 
 
 def _unpin(arguments: argparse.Namespace) -> None:
-    num_ended = unpin(settings.unpin_settings(arguments))
-    if not num_ended:
-        raise NoSuchPin("there is no such pin; `kvquarry pins` shows those there are")
-    print(f"{num_ended} {'pin' if num_ended == 1 else 'pins'} ended")
+    unpin_settings = settings.unpin_settings(arguments)
+    answer = unpin(unpin_settings)
+    if answer.engine_missing:
+        raise NoSuchPin(
+            f"there is no engine {unpin_settings.engine!r}; `kvquarry status` shows those there are"
+        )
+    if answer.ended_count:
+        print(f"{answer.ended_count} {'pin' if answer.ended_count == 1 else 'pins'} ended")
+    missing = " or ".join(map(repr, answer.missing_pin_ids))
+    if missing:
+        raise NoSuchPin(f"there is no pin {missing}; `kvquarry pins` shows those there are")
 
 
 def _plan(arguments: argparse.Namespace) -> None:

@@ -48,7 +48,7 @@ def _one(read: Callable[[PoolStatus], float]) -> Callable[[PoolStatus], Values]:
 
 
 def _blocks(pool: PoolStatus) -> Values:
-    values: Values = {
+    return {
         (str(size_class), state): count
         for size_class, usage in enumerate(pool.usage.classes)
         for state, count in (
@@ -56,13 +56,9 @@ def _blocks(pool: PoolStatus) -> Values:
             ("cached", usage.cached),
             ("active", usage.active),
             ("granted", usage.granted),
-            ("null", 0),
+            ("null", usage.null),
         )
     }
-    # Nobody's requests use the null blocks, so an idle pool shows no active block.
-    values["0", "null"] = pool.plan.num_reserved_blocks
-    values["0", "active"] -= pool.plan.num_reserved_blocks
-    return values
 
 
 def _slabs(pool: PoolStatus) -> Values:
@@ -106,7 +102,8 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
     PoolMetric(
         _GAUGE,
         "kvquarry_blocks",
-        "Blocks in the slabs of a size class, by what they are.",
+        "Blocks in the slabs of a size class, by what they are; active are those that requests or "
+        "pins hold.",
         _blocks,
         ("size_class", "state"),
     ),
@@ -141,7 +138,7 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
     PoolMetric(
         _GAUGE,
         "kvquarry_pool_used_bytes",
-        "Bytes of blocks that requests use or were granted.",
+        "Bytes of blocks that requests use or were granted, or that pins hold.",
         _one(lambda pool: pool.usage.used_bytes),
     ),
     PoolMetric(
@@ -264,7 +261,7 @@ POOL_METRICS: tuple[PoolMetric, ...] = (
     PoolMetric(
         _COUNTER,
         "kvquarry_pins_refused_total",
-        "Pins that were refused.",
+        "Pins that an engine asked for and that were refused.",
         _one(lambda pool: pool.counters.pins_refused),
     ),
     PoolMetric(

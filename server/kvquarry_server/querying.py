@@ -49,8 +49,8 @@ def fetch_pins(settings: StatusSettings) -> dict[str, Plain]:
     return plain(_answer(settings.target, ask))
 
 
-def unpin(settings: UnpinSettings) -> int:
-    """End pins; how many there were.
+def unpin(settings: UnpinSettings) -> admin_pb2.UnpinResponse:
+    """End pins; which there were.
 
     Raises:
         NoAnswer: There was no answer.
@@ -61,7 +61,7 @@ def unpin(settings: UnpinSettings) -> int:
         answer: admin_pb2.UnpinResponse = stub.Unpin(request, timeout=settings.timeout_s)
         return answer
 
-    return _answer(settings.target, ask).ended_count
+    return _answer(settings.target, ask)
 
 
 def _answer(target: Address, ask: Callable[[admin_pb2_grpc.AdminServiceStub], _Answer]) -> _Answer:

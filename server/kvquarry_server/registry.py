@@ -67,6 +67,21 @@ class PinNames:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpinned:
+    """What came of ending some pins.
+
+    Attributes:
+        num_ended: Pins that ended.
+        missing_ids: Names that were in no pool, in order.
+        is_engine_missing: Whether the engine named has no pool.
+    """
+
+    num_ended: int
+    missing_ids: tuple[str, ...] = ()
+    is_engine_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How the service treats its pools.
 
@@ -214,13 +229,20 @@ class Registry:
             else:
                 attachment.pass_time()
 
-    def unpin(self, names: PinNames) -> int:
-        """End pins; how many there were."""
-        return sum(
-            attachment.pool.unpin(pin_id)
+    def unpin(self, names: PinNames) -> Unpinned:
+        """End pins."""
+        pools = [
+            attachment.pool
             for attachment in self.attachments
             if names.engine in {"", attachment.identity.engine}
-            for pin_id in names.pin_ids
+        ]
+        ended = {
+            pin_id: sum(pool.unpin(pin_id) for pool in pools) for pin_id in sorted(names.pin_ids)
+        }
+        return Unpinned(
+            sum(ended.values()),
+            tuple(pin_id for pin_id, num_ended in ended.items() if not num_ended),
+            is_engine_missing=bool(names.engine) and not pools,
         )
 
     def drain(self) -> None:

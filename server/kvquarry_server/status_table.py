@@ -104,10 +104,9 @@ def _class_rows(pool: PlainStatus) -> Iterator[Sequence[str]]:
     plan, evictions = pool["plan"], pool["counters"]["eviction_counts"]
     for index, usage in enumerate(pool["usage"]["size_classes"]):
         size_bytes = plan["size_classes"][index]["stride_bytes"] * plan["region_count"]
-        num_nulls = 0 if index else pool["null_block_count"]
         counts = [
             usage["free_block_count"],
-            usage["active_block_count"] - num_nulls,
+            usage["active_block_count"],
             usage["cached_block_count"],
             usage["granted_block_count"],
         ]

@@ -67,10 +67,8 @@ def expected_series(pool: dict[str, Any]) -> dict[str, float]:
     for index, geometry in enumerate(plan["size_classes"]):
         blocks = {
             state: usage["size_classes"][index][f"{state}_block_count"]
-            for state in ("free", "cached", "active", "granted")
+            for state in ("free", "cached", "active", "granted", "null")
         }
-        blocks["null"] = 0 if index else pool["null_block_count"]
-        blocks["active"] -= blocks["null"]
         for state, count in blocks.items():
             figures[f"blocks/{index}/{state}"] = count
         figures[f"empty_slots/{index}"] = pool["empty_slot_counts"][index]
@@ -127,6 +125,25 @@ def test_status_and_metrics_agree_on_every_figure(
         "empty_slots/1",
     ):
         assert expected[figure] > 0, figure
+
+
+def test_an_idle_engine_has_no_active_block_in_any_figure(
+    service: RunningService, channel: grpc.Channel, name: str
+) -> None:
+    _, stream = ready_engine(channel, name)
+    stream.exchange(begin_step())
+    answer = kvquarry("status", "--json", "--target", service.target)
+    (pool,) = (
+        one for one in json.loads(answer.stdout)["pools"] if one["attachments"][0]["engine"] == name
+    )
+    first, *others = pool["usage"]["size_classes"]
+    assert first["null_block_count"] == pool["null_block_count"] > 0
+    assert [one["active_block_count"] for one in (first, *others)] == [0] * (1 + len(others))
+    assert [one["null_block_count"] for one in others] == [0] * len(others)
+    assert pool["usage"]["used_size_bytes"] == 0
+    of_metrics = series(service, name)
+    assert of_metrics["blocks/0/active"] == 0
+    assert of_metrics["blocks/0/null"] == first["null_block_count"]
 
 
 def test_errors_are_counted_by_method_and_reason(

@@ -146,6 +146,7 @@ def assert_no_block_is_lost(plan: plan_pb2.Plan, usage: pool_pb2.PoolUsage) -> N
             + blocks.cached_block_count
             + blocks.active_block_count
             + blocks.granted_block_count
+            + blocks.null_block_count
         )
         assert carved % geometry.blocks_per_slab == 0
         num_slabs += carved // geometry.blocks_per_slab

@@ -141,4 +141,18 @@ def test_operators_see_and_end_pins(
     assert (ended.returncode, ended.stdout) == (0, "1 pin ended\n")
     again = kvquarry("unpin", "mine", "--engine", name, "--target", service.target)
     assert again.returncode == 1
-    assert again.stderr.startswith("kvquarry: there is no such pin")
+    assert again.stderr.startswith("kvquarry: there is no pin 'mine'; `kvquarry pins`")
+
+
+def test_unpin_names_what_is_not_there_and_ends_the_rest(
+    service: RunningService, channel: grpc.Channel, name: str
+) -> None:
+    _, stream = ready_engine(channel, name)
+    cache(stream, 1, PROMPT)
+    stream.exchange(pin("mine", PROMPT))
+    nobody = kvquarry("unpin", "mine", "--engine", "nobody", "--target", service.target)
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "there is no engine 'nobody'" in nobody.stderr
+    some = kvquarry("unpin", "mine", "deadbeef", "--engine", name, "--target", service.target)
+    assert (some.returncode, some.stdout) == (1, "1 pin ended\n")
+    assert "there is no pin 'deadbeef'" in some.stderr

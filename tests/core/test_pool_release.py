@@ -157,9 +157,8 @@ def test_the_observer_hears_once_of_every_row_that_lost_its_hash() -> None:
 
 
 def test_usage_adds_up_at_every_stage() -> None:
-    """Free, active, granted and cached blocks are all blocks of the carved slabs."""
+    """Free, active, granted, cached and null blocks are all blocks of the carved slabs."""
     pool = hybrid()
-    num_null = pool.plan.num_reserved_blocks
     stages = [usage_of(pool)]
     admit(pool, R1, "abcde")
     stages.append(usage_of(pool))
@@ -171,8 +170,10 @@ def test_usage_adds_up_at_every_stage() -> None:
     small, large = zip(*(usage.classes for usage in stages), strict=True)
     assert [usage.granted for usage in small] == [0, 5, 0, 0]
     assert [usage.granted for usage in large] == [0, 2, 0, 0]
-    assert [usage.active - num_null for usage in small] == [0, 0, 5, 0]
+    assert [usage.active for usage in small] == [0, 0, 5, 0]
     assert [usage.active for usage in large] == [0, 0, 2, 0]
+    assert {usage.null for usage in small} == {pool.plan.num_reserved_blocks}
+    assert {usage.null for usage in large} == {0}
     assert [usage.cached for usage in small] == [0, 0, 0, 5]
     assert [usage.cached for usage in large] == [0, 0, 0, 2]
     assert [usage.carved for usage in small] == [3, 9, 9, 9]

@@ -84,7 +84,7 @@ def num_held(scheduler: Scheduler) -> int:
     """
     pool = core_pool(scheduler)
     classes = usage_of(pool).classes
-    taken = sum(one.active + one.granted for one in classes) - pool.plan.num_reserved_blocks
+    taken = sum(one.active + one.granted for one in classes)
     luxury = _num_granted_ahead(scheduler, pool) + _num_in_stock(scheduler, pool)
     return taken - luxury - _num_kept(scheduler, pool) - _num_pinned_alone(pool)
 

@@ -11,7 +11,7 @@ from kvquarry_server.conversion.pins import pins_to_wire
 from kvquarry_server.conversion.statuses import plain, status_to_wire
 from kvquarry_server.operations import Batch, BeginStep, Commit, Free, Operation, Take, Unpin
 from kvquarry_server.outcomes import BatchOutcome
-from kvquarry_server.registry import PinNames, Policy, Registry
+from kvquarry_server.registry import PinNames, Policy, Registry, Unpinned
 from kvquarry_server.status import Boot, pins_of, status_of
 from kvquarry_server.status_table import pin_table, status_table
 from tests.server.doubles import FakeClock, FakeStream, ready_attachment
@@ -124,14 +124,27 @@ def test_an_engine_ends_its_pins(registry: Registry) -> None:
     assert len(attachment.pool.pins) == 0
 
 
+def test_what_a_pin_holds_is_used_and_written_though_no_request_runs(registry: Registry) -> None:
+    attachment = serving(registry)
+    pin(attachment)
+    attachment.apply(Batch(attachment.last_batch_number + 1, [], empty_slots=[0, 0]))
+    (pool,) = status_of(Boot("b", "v", 0), registry).pools
+    assert pool.num_requests == 0
+    assert pool.slots is not None
+    assert pool.slots.written_bytes == pool.usage.used_bytes == pool.pins.pinned_bytes > 0
+    assert sum(one.active for one in pool.usage.classes) > 0
+
+
 def test_an_operator_ends_pins_of_one_engine_or_of_all(registry: Registry) -> None:
     engines = [serving(registry, name) for name in ("one", "two", "three")]
     for attachment in engines:
         pin(attachment)
-    assert registry.unpin(PinNames(frozenset({"p", "x"}), "two")) == 1
+    assert registry.unpin(PinNames(frozenset({"p", "x"}), "two")) == Unpinned(1, ("x",))
     assert [len(one.pool.pins) for one in engines] == [1, 0, 1]
-    assert registry.unpin(PinNames(frozenset({"p"}))) == 2
-    assert registry.unpin(PinNames(frozenset({"p"}))) == 0
+    assert registry.unpin(PinNames(frozenset({"p"}))) == Unpinned(2)
+    assert registry.unpin(PinNames(frozenset({"p"}))) == Unpinned(0, ("p",))
+    nobody = PinNames(frozenset({"p"}), "nobody")
+    assert registry.unpin(nobody) == Unpinned(0, ("p",), is_engine_missing=True)
 
 
 def test_the_share_that_pins_may_hold_is_the_services(clock: FakeClock) -> None:

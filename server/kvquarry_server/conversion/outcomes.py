@@ -71,6 +71,7 @@ def _fill_usage(message: pool_pb2.PoolUsage, usage: PoolUsage) -> None:
             cached_block_count=one.cached,
             active_block_count=one.active,
             granted_block_count=one.granted,
+            null_block_count=one.null,
         )
     message.unassigned_slab_count = usage.unassigned_slabs
     message.used_size_bytes = usage.used_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from kvquarry.v1alpha import admin_pb2
-from kvquarry_server.registry import PinNames
+from kvquarry_server.registry import PinNames, Unpinned
 from kvquarry_server.status import PinStatus
 
 
@@ -29,6 +29,10 @@ def pin_names_from_wire(message: admin_pb2.UnpinRequest) -> PinNames:
     return PinNames(frozenset(message.pin_ids), message.engine)
 
 
-def unpinned_to_wire(num_ended: int) -> admin_pb2.UnpinResponse:
-    """How many pins ended."""
-    return admin_pb2.UnpinResponse(ended_count=num_ended)
+def unpinned_to_wire(unpinned: Unpinned) -> admin_pb2.UnpinResponse:
+    """Which pins ended."""
+    return admin_pb2.UnpinResponse(
+        ended_count=unpinned.num_ended,
+        missing_pin_ids=unpinned.missing_ids,
+        engine_missing=unpinned.is_engine_missing,
+    )

@@ -160,7 +160,11 @@ class UnpinRequest(_message.Message):
     def __init__(self, pin_ids: _Optional[_Iterable[str]] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class UnpinResponse(_message.Message):
-    __slots__ = ("ended_count",)
+    __slots__ = ("ended_count", "missing_pin_ids", "engine_missing")
     ENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MISSING_PIN_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_MISSING_FIELD_NUMBER: _ClassVar[int]
     ended_count: int
-    def __init__(self, ended_count: _Optional[int] = ...) -> None: ...
+    missing_pin_ids: _containers.RepeatedScalarFieldContainer[str]
+    engine_missing: bool
+    def __init__(self, ended_count: _Optional[int] = ..., missing_pin_ids: _Optional[_Iterable[str]] = ..., engine_missing: bool = ...) -> None: ...

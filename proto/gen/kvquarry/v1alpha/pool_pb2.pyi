@@ -444,16 +444,18 @@ class Eviction(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., hashes: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ClassUsage(_message.Message):
-    __slots__ = ("free_block_count", "cached_block_count", "active_block_count", "granted_block_count")
+    __slots__ = ("free_block_count", "cached_block_count", "active_block_count", "granted_block_count", "null_block_count")
     FREE_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     CACHED_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     GRANTED_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NULL_BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     free_block_count: int
     cached_block_count: int
     active_block_count: int
     granted_block_count: int
-    def __init__(self, free_block_count: _Optional[int] = ..., cached_block_count: _Optional[int] = ..., active_block_count: _Optional[int] = ..., granted_block_count: _Optional[int] = ...) -> None: ...
+    null_block_count: int
+    def __init__(self, free_block_count: _Optional[int] = ..., cached_block_count: _Optional[int] = ..., active_block_count: _Optional[int] = ..., granted_block_count: _Optional[int] = ..., null_block_count: _Optional[int] = ...) -> None: ...
 
 class PoolUsage(_message.Message):
     __slots__ = ("size_classes", "unassigned_slab_count", "used_size_bytes", "usable_size_bytes")
