@@ -1,15 +1,20 @@
 """``kvquarry simulate`` prints what was found, and says what to change where it cannot."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvquarry_core.ids import ClassId
 from kvquarry_server.cli import main
+from kvquarry_tools.models import Serving, find_model
 from kvquarry_tools.simulation.progress import progress
-from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline
+from kvquarry_tools.simulation.replay.occupancy import measure
+from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline, SimulationSettings
+from kvquarry_tools.simulation.setups import make_pool
 from tests.tools.simulation.traces import CONVERSATION
 
 MODEL = ("--model", "Qwen3.6-35B-A3B", "--memory", "20GiB")
@@ -139,6 +144,78 @@ def test_what_cannot_be_is_refused_with_what_to_change(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     assert said in complaint(capsys, *arguments)
+
+
+@pytest.mark.parametrize("mode", [(), ("--no-decode",), ("--baseline", "uniform")])
+def test_memory_that_holds_no_request_is_refused_with_what_would_do(
+    capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
+) -> None:
+    trace = ("--trace", str(CONVERSATION), "--first", "20", *mode)
+    said = complaint(capsys, *MODEL[:2], "--memory", "100MiB", *trace)
+    assert "--memory is too small: it holds none of the 20 requests" in said
+    advised = re.search(r"the smallest needs ([\d.]+ MiB), the largest ([\d.]+ GiB)", said)
+    assert advised, said
+    for memory, num_refused in zip(advised.groups(), (19, 0), strict=True):
+        assert main(["simulate", *MODEL[:2], "--memory", memory, *trace, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["num_refused"] <= num_refused
+
+
+def test_requests_that_begin_and_can_never_end_are_refused_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In 124 MiB a prompt fits beside its running state, and its checkpoint does not."""
+    trace = ("--trace", str(CONVERSATION), "--first", "20")
+    said = complaint(capsys, *MODEL[:2], "--memory", "124MiB", *trace)
+    assert "--memory is too small: it holds none of the 20 requests" in said
+
+
+def test_null_blocks_are_in_no_share_of_the_pool() -> None:
+    """Before its first request the pool holds nothing: one of six slabs is of null blocks."""
+    served = find_model("Qwen3.6-35B-A3B").served(Serving())
+    pool = make_pool(SimulationSettings(served, 130 << 20), [])
+    (part,) = pool.parts
+    assert part.plan.num_reserved_blocks * part.plan.block_bytes(ClassId(0)) > 1 << 20
+    occupancy = measure(pool.parts, 0, now_s=0)
+    assert (occupancy.content, occupancy.internal, occupancy.cached) == (0, 0, 0)
+    assert 0 <= occupancy.external < 0.2
+
+
+@pytest.mark.parametrize(
+    ("retention", "interval_tokens"),
+    [("every-100", 400), ("every-64", 64), ("every-5", 80), ("dense", 16), ("last", None)],
+)
+def test_how_far_apart_checkpoints_really_are_is_told(
+    capsys: pytest.CaptureFixture[str], retention: str, interval_tokens: int | None
+) -> None:
+    trace = (*MODEL, "--trace", str(CONVERSATION), "--first", "5", "--retention", retention)
+    assert main(["simulate", *trace, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interval_tokens"] == interval_tokens
+    assert main(["simulate", *trace]) == 0
+    told = re.search(r"tokens from one checkpoint to another +(\d+)", capsys.readouterr().out)
+    assert (int(told[1]) if told else None) == interval_tokens
+
+
+def test_memory_without_end_has_no_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    infinite = (*TRACE, "--baseline", "infinite")
+    found = figures(capsys, *infinite)
+    assert (found["samples"], found["first_shortage"]) == ([], None)
+    assert main(["simulate", *MODEL, *infinite]) == 0
+    out = capsys.readouterr().out
+    assert "pool over time" not in out
+    assert "utilisation" not in out
+
+
+def test_columns_stand_under_their_heads_however_late_a_trace_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    request = {"timestamp": 10**13, "input_length": 9, "output_length": 3, "hash_ids": [1]}
+    path = tmp_path / "late.jsonl"
+    path.write_text(json.dumps(request))
+    assert main(["simulate", *MODEL, "--trace", str(path)]) == 0
+    head, line = capsys.readouterr().out.splitlines()[-2:]
+    assert len(head) == len(line)
+    assert line.startswith("10,000,000,000 to 10,000,000,000 s ")
 
 
 CHURN = ("--churn", "--steps", "40", "--seeds", "1")

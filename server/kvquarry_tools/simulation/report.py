@@ -10,6 +10,7 @@ from kvquarry_tools.simulation.results import Figures
 from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
 
 _LABEL_COLUMNS = 34
+_SPAN_COLUMNS = 22
 _NUM_MOMENTS = 5
 
 
@@ -42,7 +43,7 @@ def as_plain(report: Report) -> dict[str, object]:
         "memory_bytes": settings.memory_bytes,
         "replay": settings.replay.value,
         **asdict(settings.policies),
-        "retention": settings.retention,
+        "retention": None if settings.baseline is Baseline.BELADY else settings.retention,
         "baseline": settings.baseline.value if settings.baseline else None,
         "token_hit_rate": figures.token_hit_rate,
         **asdict(figures),
@@ -56,7 +57,9 @@ def _title(settings: SimulationSettings) -> Iterator[str]:
     is_infinite = settings.baseline is Baseline.INFINITE
     pool = "memory without end" if is_infinite else memory(settings.memory_bytes)
     yield f"{served.model.name}, {pool}, blocks of {block_tokens} tokens"
-    if settings.baseline is not None:
+    if settings.baseline is Baseline.BELADY:
+        yield "baseline belady"
+    elif settings.baseline is not None:
         yield f"baseline {settings.baseline.value}, retention {settings.retention}"
     else:
         names = settings.policies
@@ -76,13 +79,16 @@ def _lines(report: Report) -> Iterator[str]:
         yield _line("refused: larger than the pool", count(figures.num_refused))
     for holds, num_blocks in (figures.evictions or {}).items():
         yield _line(f"evicted blocks, {holds}", count(num_blocks))
+    if figures.checkpoints and figures.interval_tokens:
+        yield _line("tokens from one checkpoint to another", count(figures.interval_tokens))
     if figures.checkpoints:
         yield _line("checkpoints at the end", count(figures.checkpoints))
     if figures.moved_bytes:
         yield _line("moved", memory(figures.moved_bytes))
     yield _line("preemptions", count(figures.num_preempted))
     yield _line("tokens computed again for them", count(figures.recomputed_tokens))
-    yield _line("utilisation at first shortage", _utilisation(figures.first_shortage))
+    if figures.samples:
+        yield _line("utilisation at first shortage", _utilisation(figures.first_shortage))
     yield _line("CPU time", f"{report.cpu_s:.1f} s")
     if figures.samples:
         yield ""
@@ -99,13 +105,14 @@ def _utilisation(moment: Occupancy | None) -> str:
 
 def _moments(samples: tuple[Occupancy, ...]) -> Iterator[str]:
     """The pool over time, a line for each fifth of the samples."""
-    yield f"{'pool over time':<22}{'running':>9}{'internal':>10}{'cached':>9}{'external':>10}"
     size = -(-len(samples) // _NUM_MOMENTS)
-    for start in range(0, len(samples), size):
-        part = samples[start : start + size]
-        span = f"{part[0].now_s:,.0f} to {part[-1].now_s:,.0f} s"
+    parts = [samples[start : start + size] for start in range(0, len(samples), size)]
+    spans = [f"{part[0].now_s:,.0f} to {part[-1].now_s:,.0f} s" for part in parts]
+    width = max(_SPAN_COLUMNS, *(len(span) + 1 for span in spans))
+    yield f"{'pool over time':<{width}}{'running':>9}{'internal':>10}{'cached':>9}{'external':>10}"
+    for span, part in zip(spans, parts, strict=True):
         yield (
-            f"{span:<22}{fmean(one.content for one in part):>9.3f}"
+            f"{span:<{width}}{fmean(one.content for one in part):>9.3f}"
             f"{fmean(one.internal for one in part):>10.4f}"
             f"{fmean(one.cached for one in part):>9.3f}"
             f"{fmean(one.external for one in part):>10.4f}"

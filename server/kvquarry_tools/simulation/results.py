@@ -19,9 +19,10 @@ class Figures:
         num_preempted: Preemptions.
         num_steps: Steps of the engine.
         evictions: Blocks evicted, by what their class holds.
+        interval_tokens: How far apart a request's checkpoints are, if at even distances.
         checkpoints: Checkpoints kept at the end: a state in every group counts as one.
         first_shortage: The pool when blocks were wanted and could not be had for the first time.
-        samples: The pool over time.
+        samples: The pool over time; none of memory without end.
     """
 
     num_requests: int
@@ -33,6 +34,7 @@ class Figures:
     num_preempted: int = 0
     num_steps: int = 0
     evictions: dict[str, int] | None = None
+    interval_tokens: int | None = None
     checkpoints: int | None = None
     first_shortage: Occupancy | None = None
     samples: tuple[Occupancy, ...] = ()

@@ -1,5 +1,6 @@
 """Which checkpoints are kept, by name."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,18 @@ class Checkpoints:
     retention: Retention
     is_told_of_junctions: bool
 
+    @property
+    def interval_tokens(self) -> int | None:
+        """How far apart checkpoints are; None where only boundaries count.
+
+        A hit ends where the blocks of all groups end, so ``every-100`` with blocks of 16 tokens
+        keeps one every 400.
+        """
+        align, interval = self.retention.alignment_tokens, self.retention.interval_tokens
+        if interval is None:
+            return align
+        return math.lcm(align, interval) if interval else None
+
     def boundaries(self, num_shareable_tokens: int, junction_tokens: int) -> tuple[int, ...]:
         """Where a later request may resume."""
         if self.is_told_of_junctions and junction_tokens:
@@ -45,7 +58,8 @@ def checkpoints(name: str, alignment_tokens: int) -> Checkpoints:
 
     Args:
         name: "dense" keeps every block boundary; "last" the last one of the prompt; "boundaries"
-            the junctions besides; "every-4096" those and one every 4,096 tokens.
+            the junctions besides; "every-4096" those and one every 4,096 tokens, or every least
+            common multiple of that and ``alignment_tokens``.
         alignment_tokens: Hits end at multiples of this.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from kvquarry_core.ids import ClassId, KindId
 from kvquarry_core.plan import GroupKind, Plan
@@ -18,6 +19,7 @@ from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
 from kvquarry_tools.simulation.setups import alignment_tokens, make_pool
 from kvquarry_tools.simulation.traces import UNIT_TOKENS, TraceRequest
+from kvquarry_tools.simulation.whole_trace_refused import whole_trace_refused
 
 #: Hears how many requests are done.
 OnDone = Callable[[int], None]
@@ -33,18 +35,31 @@ def simulate(
     """Replay a trace.
 
     Raises:
-        InvalidOption: The settings contradict each other or the model.
+        InvalidOption: The settings contradict each other or the model, or the memory holds none of
+            the requests.
     """
     if settings.baseline is Baseline.BELADY:
         return _foresee(settings, trace, on_done)
     pool = make_pool(settings, trace)
     rule = checkpoints(settings.retention, alignment_tokens(pool.plan.groups))
-    waiting = arrivals(trace, pool.plan.hash_tokens)
-    if settings.replay is Replay.PROMPTS:
-        tally = replay_prompts(pool, rule, waiting, on_done)
-    else:
-        tally = ReplayEngine(pool, rule, limits, waiting).run(on_done)
-    return _figures(pool, tally)
+
+    def run(pool: ReplayPool, requests: Sequence[TraceRequest], on_done: OnDone) -> Tally:
+        waiting = arrivals(requests, pool.plan.hash_tokens)
+        if settings.replay is Replay.PROMPTS:
+            return replay_prompts(pool, rule, waiting, on_done)
+        return ReplayEngine(pool, rule, limits, waiting).run(on_done)
+
+    def holds(request: TraceRequest, memory_bytes: int) -> bool:
+        larger = make_pool(replace(settings, memory_bytes=memory_bytes), [request])
+        return bool(run(larger, [request], lambda _: None).num_finished)
+
+    tally = run(pool, trace, on_done)
+    if not tally.num_finished:
+        raise whole_trace_refused(trace, holds, settings.memory_bytes)
+    figures = replace(_figures(pool, tally), interval_tokens=rule.interval_tokens)
+    # Of memory without end every share is nothing.
+    is_infinite = settings.baseline is Baseline.INFINITE
+    return replace(figures, samples=(), first_shortage=None) if is_infinite else figures
 
 
 def _foresee(

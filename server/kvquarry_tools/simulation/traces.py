@@ -12,6 +12,7 @@ Source: Mooncake (FAST'25), https://github.com/kvcache-ai/Mooncake.
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,13 @@ from kvquarry_tools.errors import InvalidInput
 
 #: Tokens that one of a trace's ids names.
 UNIT_TOKENS = 512
+
+#: Milliseconds since 1970 for two and a half centuries to come: a trace may count from then.
+_LATEST_MS = 10**13
+#: More than any context holds.
+_MOST_TOKENS = 10**8
+#: Names are put into eight bytes.
+_MOST_UNIT = (1 << 64) - 1
 
 _OPENERS: dict[str, Callable[..., TextIO]] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -63,7 +71,9 @@ def read_trace(path: Path) -> list[TraceRequest]:
     """
     try:
         requests = list(_requests(path))
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise TraceError(f"cannot read the trace {path}: it is no text in UTF-8") from error
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise TraceError(f"cannot read the trace {path}: {error}") from error
     if not requests:
         raise TraceError(f"{path} holds no requests: expected one JSON object a line")
@@ -80,19 +90,20 @@ def _requests(path: Path) -> Iterator[TraceRequest]:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    """The lines, without the mark that some editors put before the first one."""
     opener = _OPENERS.get(path.suffix, open)
-    with opener(path, "rt", encoding="utf-8") as file:
+    with opener(path, "rt", encoding="utf-8-sig") as file:
         yield from file
 
 
 def _request(line: str) -> TraceRequest:
-    found = json.loads(line)
+    found = _parsed(line)
     if not isinstance(found, dict):
         raise ValueError(f"expected a JSON object, not {line.strip()[:40]!r}")
-    num_prompt_tokens = _count(found, "input_length", least=1)
+    num_prompt_tokens = _count(found, "input_length", least=1, most=_MOST_TOKENS)
     units = found.get("hash_ids")
-    if not isinstance(units, list) or not all(type(unit) is int and unit >= 0 for unit in units):
-        raise ValueError("hash_ids must be a list of integers of at least 0")
+    if not isinstance(units, list) or not all(map(_is_unit, units)):
+        raise ValueError(f"hash_ids must be a list of integers from 0 to {_MOST_UNIT}")
     expected = -(-num_prompt_tokens // UNIT_TOKENS)
     if len(units) != expected:
         raise ValueError(
@@ -100,15 +111,33 @@ def _request(line: str) -> TraceRequest:
             f"tokens, not {len(units)}"
         )
     return TraceRequest(
-        arrival_ms=_count(found, "timestamp", least=0),
+        arrival_ms=_count(found, "timestamp", least=0, most=_LATEST_MS),
         num_prompt_tokens=num_prompt_tokens,
-        num_output_tokens=_count(found, "output_length", least=0),
+        num_output_tokens=_count(found, "output_length", least=0, most=_MOST_TOKENS),
         units=tuple(units),
     )
 
 
-def _count(found: dict[str, object], name: str, *, least: int) -> int:
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"expected a JSON object, and column {error.colno} of {line.strip()[:40]!r} is of none"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError("a number is too long, or brackets are too deep") from error
+
+
+def _is_unit(unit: object) -> bool:
+    return type(unit) is int and 0 <= unit <= _MOST_UNIT
+
+
+def _count(found: dict[str, object], name: str, *, least: int, most: int) -> int:
     value = found.get(name)
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(
+            f"{name} must be an integer of at least {least} and at most {most}, "
+            f"not {repr(value)[:40]}"
+        )
     return value

@@ -18,12 +18,15 @@ class Arrival:
         names: Its block hashes.
         num_generated: Output tokens of earlier lives.
         num_computed: Tokens that the last life had computed.
+        stuck_tokens: Tokens that a life had when nobody else ran and it could not go on; 0 for
+            never.
     """
 
     request: TraceRequest
     names: Names
     num_generated: int = 0
     num_computed: int = 0
+    stuck_tokens: int = 0
 
     @property
     def num_tokens(self) -> int:

@@ -172,10 +172,24 @@ class ReplayEngine:
         while not life.advance(num_tokens):
             self._note_shortage()
             newest = next(reversed(self._running))
-            self._preempt(newest)
+            if len(self._running) == 1:
+                self._start_over(handle)
+            else:
+                self._preempt(newest)
             if newest == handle:
                 return False
         return True
+
+    def _start_over(self, handle: Handle) -> None:
+        """Preempt the only one that runs: in an empty pool it may get further, or it never fits."""
+        running = self._running[handle]
+        num_tokens = running.life.num_tokens
+        if num_tokens > running.arrival.stuck_tokens:
+            self._preempt(handle)
+            self._waiting[0] = replace(self._waiting[0], stuck_tokens=num_tokens)
+            return
+        self._remove(handle)
+        self.tally.num_refused += 1
 
     def _schedule(self, handle: Handle, running: _Running) -> None:
         """Note when a request that decodes is to be looked at: at its next boundary or its end."""

@@ -10,7 +10,7 @@ from kvquarry_core.pool import Pool
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Shares of the pool; with what is unassigned they add up to 1.
+    """Shares of the pool; with what is unassigned and the null blocks they add up to 1.
 
     Attributes:
         now_s: When, on the replay's clock.
@@ -54,9 +54,10 @@ def measure(parts: Iterable[Pool], num_empty_tokens: int, now_s: float) -> Occup
 
 
 def _num_used(pool: Pool, size_class: ClassId) -> int:
-    """Referenced blocks of a class."""
+    """Referenced blocks of a class; nobody references the null blocks."""
     store, per_slab = pool.store, pool.plan.classes[size_class].blocks_per_slab
     num_idle = store.slabs.num_free(size_class) + store.cache.num_cached(size_class)
+    num_idle += 0 if size_class else pool.plan.num_reserved_blocks
     num_carved = store.slabs.num_carved(size_class) * per_slab
     return num_carved - num_idle - pool.store.num_granted[size_class]
 

@@ -50,6 +50,7 @@ def _compute(
         tally.num_finished += 1
     else:
         tally.num_shortages += 1
+        tally.num_refused += 1
     if serial % _SAMPLE_EVERY_REQUESTS == 0:
         num_empty = -num_tokens % pool.plan.hash_tokens
         tally.samples.append(measure(pool.parts, num_empty, arrival.request.arrival_ms / 1e3))
