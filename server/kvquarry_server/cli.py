@@ -158,9 +158,11 @@ def _unpin(arguments: argparse.Namespace) -> None:
         )
     if answer.ended_count:
         print(f"{answer.ended_count} {'pin' if answer.ended_count == 1 else 'pins'} ended")
-    missing = " or ".join(map(repr, answer.missing_pin_ids))
+    # A service from before it named what is missing says only that nothing ended.
+    missing = answer.missing_pin_ids or (() if answer.ended_count else unpin_settings.pin_ids)
     if missing:
-        raise NoSuchPin(f"there is no pin {missing}; `kvquarry pins` shows those there are")
+        names = " or ".join(map(repr, missing))
+        raise NoSuchPin(f"there is no pin {names}; `kvquarry pins` shows those there are")
 
 
 def _plan(arguments: argparse.Namespace) -> None:

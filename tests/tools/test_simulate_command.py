@@ -239,6 +239,7 @@ PLOT = ("--plot", "never.png")
         ),
         ((*TRACE, "--steps", "24000"), ("--steps", "--trace")),
         ((*TRACE, "--seeds", "4"), ("--seeds", "--trace")),
+        ((*TRACE, "--seeds", "0"), ("--seeds", "--trace")),
         *(
             ((*TRACE, *flag, "--baseline", one.value), (flag[0], f"--baseline {one.value}"))
             for flag in (PLACEMENT, EVICTION, RELOCATION)

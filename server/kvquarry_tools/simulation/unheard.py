@@ -24,7 +24,9 @@ def check_heard(arguments: argparse.Namespace) -> None:
         InvalidOption: There is one; the message names both.
     """
     for flag, other in _unheard(arguments):
-        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
+        value = getattr(arguments, flag.removeprefix("--").replace("-", "_"))
+        # 0 was given, too.
+        if value is not None and value is not False:
             raise InvalidOption(f"{flag} has no effect with {other}; leave one of them out")
 
 
