@@ -16,9 +16,10 @@ from kvquarry_core.messages import (
     Grant,
     Refusal,
 )
-from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import PrefixIndex
+from kvquarry_tools.errors import InvalidOption
 from kvquarry_tools.simulation.policies import plan_for
 
 
@@ -34,7 +35,7 @@ class SplitPool:
         self.moved_bytes = 0
         # States first: there are fewer of them, so they are what usually runs short.
         self.parts: Sequence[Pool] = tuple(
-            Pool(plan_for([plan.groups[group] for group in groups], share))
+            _part([plan.groups[group] for group in groups], share, memory_bytes)
             for groups, share in zip(members, shares, strict=True)
         )
         self._members = members
@@ -150,6 +151,17 @@ class _JointIndex(PrefixIndex):
         """See :meth:`PrefixIndex.find_leading`."""
         part, local = self._places[kind]
         return part.store.index.find_leading(local, hashes)
+
+
+def _part(groups: Sequence[GroupSpec], share_bytes: int, memory_bytes: int) -> Pool:
+    """A pool of its own; in an error the share is named, since nobody gave that number of bytes."""
+    try:
+        return Pool(plan_for(groups, share_bytes))
+    except InvalidOption as error:
+        share = f"{share_bytes / memory_bytes:.0%}"
+        raise InvalidOption(
+            f"{error} in the part that --baseline static makes of {share} of it"
+        ) from None
 
 
 def _members(plan: Plan) -> tuple[list[GroupId], list[GroupId]]:
