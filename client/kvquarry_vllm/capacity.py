@@ -1,7 +1,8 @@
 """How much of a pool one request takes, in whole slabs: for start-up, the log and auto-fit.
 
-A request's blocks are counted by the rules that admission uses (``kvquarry_core.group_rules``), so
-that a pool found large enough at the start never refuses the same request later.
+A request's blocks are counted by the rules that admission uses (``kvquarry_core.group_rules``), and
+whether they fit is asked of the same plan, so that a pool found large enough at the start never
+refuses the same request later.
 """
 
 from collections.abc import Sequence
@@ -66,17 +67,6 @@ def blocks_of_request(groups: Sequence[GroupSpec], size: RequestSize) -> list[in
     return [_blocks_of_request(group, size) for group in groups]
 
 
-def slabs_of_request(plan: Plan, size: RequestSize) -> int:
-    """Slabs that hold one request and the null blocks."""
-    blocks = _peak_by_class(plan, size)
-    in_slab_0 = plan.classes[0].blocks_per_slab - plan.num_reserved_blocks
-    blocks[0] = max(blocks[0] - max(in_slab_0, 0), 0)
-    return 1 + sum(
-        -(-count // size_class.blocks_per_slab)
-        for count, size_class in zip(blocks, plan.classes, strict=True)
-    )
-
-
 def max_concurrency(plan: Plan, size: RequestSize) -> float:
     """How many requests of a size the pool holds at once, by bytes."""
     request_bytes = sum(
@@ -88,10 +78,8 @@ def max_concurrency(plan: Plan, size: RequestSize) -> float:
 
 
 def fits_one_request(plan: Plan, size: RequestSize) -> bool:
-    """Whether a request of a size can run when it is alone."""
-    if len(plan.classes) == 1:
-        return _peak_by_class(plan, size)[0] <= plan.classes[0].num_usable_blocks
-    return slabs_of_request(plan, size) <= plan.num_slabs
+    """Whether a request of a size can run when it is alone: what its admission would ask, too."""
+    return plan.could_hold(_peak_by_class(plan, size))
 
 
 def memory_for_request(groups: Sequence[GroupSpec], size: RequestSize) -> int:
@@ -152,5 +140,5 @@ def _shortfall_bytes(plan: Plan, size: RequestSize) -> int:
     if len(plan.classes) == 1:
         lacking = _peak_by_class(plan, size)[0] - plan.classes[0].num_usable_blocks
         return lacking * plan.block_bytes(plan.class_of_group[0])
-    slabs = slabs_of_request(plan, size) - plan.num_slabs
+    slabs = plan.slabs_for(_peak_by_class(plan, size)) - plan.num_slabs
     return slabs * plan.slab_bytes * plan.num_regions

@@ -145,12 +145,16 @@ class Plan:
 
     def could_hold(self, demand: Sequence[int]) -> bool:
         """Whether an empty pool holds ``demand[c]`` blocks of every class ``c`` at once."""
-        num_slabs = self.num_slabs - 1
+        return self.slabs_for(demand) <= self.num_slabs
+
+    def slabs_for(self, demand: Sequence[int]) -> int:
+        """Slabs that hold ``demand[c]`` blocks of every class ``c``, and the null blocks."""
+        num_slabs = 1
         for index, (size_class, wanted) in enumerate(zip(self.classes, demand, strict=True)):
             per_slab = size_class.blocks_per_slab
             beside_nulls = per_slab - self.num_reserved_blocks if index == 0 else 0
-            num_slabs -= -(-max(wanted - beside_nulls, 0) // per_slab)
-        return num_slabs >= 0
+            num_slabs += -(-max(wanted - beside_nulls, 0) // per_slab)
+        return num_slabs
 
     def by_class(self, by_group: Sequence[int]) -> list[int]:
         """Blocks by size class, of blocks by group."""
