@@ -208,10 +208,8 @@ class ShadowRequest:
 
     def runs_low(self, num_rows: int) -> bool:
         """Whether it has no more than half of so many rows of some kind that grows."""
-        for unspent in self._to_grow_with:  # noqa: SIM110 - any() takes three times as long
-            if 2 * len(unspent) <= num_rows:
-                return True
-        return False
+        fewest = min(map(len, self._to_grow_with), default=ANY_NUMBER)
+        return 2 * fewest <= num_rows
 
     def rows_to_ask_ahead(self, num_rows: int) -> int:
         """Rows to ask for so that it has ``num_rows`` to go on with, in every kind that grows.

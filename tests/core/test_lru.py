@@ -1,5 +1,6 @@
 """The recency list against a plain list."""
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -108,19 +109,25 @@ def test_a_lower_level_stands_before_a_higher_one(toggles: list[tuple[int, int]]
         ]
 
 
-@pytest.mark.parametrize("last_first", [True, False])
-def test_gaps_never_outnumber_members(last_first: bool) -> None:  # noqa: FBT001
-    """Whether a run loses its middle before its end or its end before its middle."""
-    size = 1_000
-    recency = RecencyList[int](size)
-    recency.push_all(range(size), 1)
-    middle, end = range(100, 400), range(400, size)
-    for gone in (end, middle) if last_first else (middle, end):
-        recency.remove_all(gone)
-        [run] = {recency._run_of[member] for member in recency}  # noqa: SLF001 - its memory
-        assert run is not None
-        assert len(run.members) == len(run.stamps) <= 2 * len(recency)
-    assert list(recency) == list(range(100))
+MIDDLE, END = slice(100, 300), slice(301, 500)
+
+
+@pytest.mark.parametrize("leaving", [(MIDDLE, END), (END, MIDDLE)], ids=["end last", "end first"])
+def test_what_left_a_run_takes_no_memory(leaving: tuple[slice, slice]) -> None:
+    """Of each of many runs a fifth stays: some 32 bytes a member, not those of 500."""
+    num_runs = 40
+    recency = RecencyList[int](num_runs * 500)
+    tracemalloc.start()
+    for number in range(num_runs):
+        members = list(range(number * 500, (number + 1) * 500))
+        recency.push_all(members, number)
+        for gone in leaving:
+            recency.remove_all(members[gone][::-1])
+    taken_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(recency) == num_runs * 101
+    # The members themselves are ints of 32 bytes.
+    assert taken_bytes < 100 * len(recency)
 
 
 def test_a_member_is_pushed_once() -> None:

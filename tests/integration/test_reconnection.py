@@ -10,8 +10,9 @@ import pytest
 from kvquarry_client.errors import PoolLost, ServiceUnavailable
 from tests.client.pools import prompt
 from tests.contract.running_service import RunningService, sound_service
+from tests.integration.opening import opened
 from tests.integration.proxy import Link
-from tests.integration.test_session import opened, shadow_over, status
+from tests.integration.test_session import shadow_over, status
 
 LEASE_S = 1.5
 

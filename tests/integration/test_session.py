@@ -28,37 +28,14 @@ from kvquarry_core.worker_layout import planned_views
 from tests.client.pools import BLOCK, CHUNK, HYBRID, prompt
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import RunningService, running_service, sound_service
+from tests.integration.opening import POOL_BYTES, opened
 from tests.integration.proxy import Link
-
-POOL_BYTES = 40 * 192
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[RunningService]:
     with sound_service("--lease-seconds", "5") as service:
         yield service
-
-
-def opened(target: str, engine: str, *, timeout_s: float = 10) -> tuple[Ledger, Plan]:
-    """A pool whose only worker has registered."""
-    pool = open_pool(
-        target,
-        engine=engine,
-        groups=HYBRID,
-        pool_bytes=POOL_BYTES,
-        num_workers=1,
-        model="made up",
-        connect_timeout_s=timeout_s,
-    )
-    views = tuple(planned_views(pool.plan))
-    register_worker(
-        parse_target(target),
-        pool_id=pool.pool_id,
-        incarnation=pool.incarnation,
-        memory=WorkerMemory(0, 1, "none", pool.plan.pool_bytes, views, b"digest"),
-        timeout_s=timeout_s,
-    )
-    return ledger_of(pool.pool_id), pool.plan
 
 
 def shadow_over(ledger: Ledger, plan: Plan) -> Shadow:

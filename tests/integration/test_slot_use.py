@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvquarry_client.engine import ledger_of, open_pool
 from kvquarry_client.ledger import Ledger
-from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
-from kvquarry_client.target import parse_target
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind, GroupSpec
 from kvquarry_core.retention import Retention
-from kvquarry_core.worker_layout import planned_views
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import RunningService, sound_service
+from tests.integration.opening import opened
 
 BLOCK, BLOCK_BYTES = 16, 256
 ATTENTION = GroupSpec(GroupKind.FULL_ATTENTION, BLOCK, BLOCK_BYTES, 1)
@@ -73,36 +70,21 @@ def open_engine(
 ) -> Iterator[Callable[[], Engine]]:
     ledgers: list[Ledger] = []
 
-    def opened() -> Engine:
+    def open_one() -> Engine:
         name = request.node.name
         ledger, shadow = open_shadow(service.target, name)
         ledgers.append(ledger)
         return Engine(shadow, name, service)
 
-    yield opened
+    yield open_one
     for ledger in ledgers:
         ledger.close()
 
 
 def open_shadow(target: str, name: str) -> tuple[Ledger, Shadow]:
     """A pool of 6,000 blocks, beside the null block."""
-    pool = open_pool(
-        target,
-        engine=name,
-        groups=(ATTENTION,),
-        pool_bytes=(NUM_BLOCKS + 1) * BLOCK_BYTES,
-        num_workers=1,
-        model="made up",
-        connect_timeout_s=10,
-    )
-    views = tuple(planned_views(pool.plan))
-    register_worker(
-        parse_target(target),
-        pool_id=pool.pool_id,
-        incarnation=pool.incarnation,
-        memory=WorkerMemory(0, 1, "none", pool.plan.pool_bytes, views, b"digest"),
-        timeout_s=10,
-    )
+    pool_bytes = (NUM_BLOCKS + 1) * BLOCK_BYTES
+    ledger, plan = opened(target, name, (ATTENTION,), pool_bytes)
     settings = ShadowSettings(
         max_grant_tokens=64,
         lookahead_tokens=0,
@@ -110,8 +92,7 @@ def open_shadow(target: str, name: str) -> tuple[Ledger, Shadow]:
         keep_free_blocks=(),
         retention=Retention(BLOCK, 0),
     )
-    ledger = ledger_of(pool.pool_id)
-    return ledger, Shadow(pool.plan, ledger, settings)
+    return ledger, Shadow(plan, ledger, settings)
 
 
 def test_c15_the_service_tells_how_many_slots_hold_data(open_engine: Callable[[], Engine]) -> None:

@@ -16,19 +16,12 @@ from kvquarry_tools.errors import (
 )
 from kvquarry_tools.models import Serving, find_model, known_models, read_model
 from kvquarry_tools.models.families import READERS
+from tests.tools.configurations import LLAMA
 from tests.tools.published import Published, published_models
 
 PUBLISHED = published_models()
 every_model = pytest.mark.parametrize("published", PUBLISHED, ids=lambda model: model.name)
 
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "torch_dtype": "bfloat16",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 3,
-}
 HYBRID = {
     "architectures": ["Qwen3NextForCausalLM"],
     "dtype": "bfloat16",

@@ -8,15 +8,8 @@ import pytest
 
 from kvquarry_tools.errors import InvalidConfiguration, InvalidOption
 from kvquarry_tools.models import Serving, find_model, read_model
+from tests.tools.configurations import LLAMA
 
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "torch_dtype": "bfloat16",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 3,
-}
 TOKEN_BYTES = 3 * 2 * 2 * 16 * 2
 FLOAT8 = {"dynamic": False, "num_bits": 8, "type": "float"}
 PRODUCER = {"producer": {"name": "modelopt", "version": "0.29.0"}}

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
@@ -40,10 +39,8 @@ def find_model(name_or_path: str) -> Model:
         UnknownArchitecture: The cache of its architecture is not known here.
         InvalidConfiguration: A field is missing or makes no sense.
     """
-    path = Path(os.path.expanduser(name_or_path))  # noqa: PTH111 - keeps a user that is unknown
-    if os.path.isdir(path):  # noqa: PTH112 - takes what no path can be, such as an endless name
-        path /= "config.json"
-    if os.path.exists(path) or _is_path(name_or_path):  # noqa: PTH110 - so does this
+    path = _path_of(name_or_path)
+    if path is not None:
         return _model(name_or_path, _checkpoint(path), str(path))
     owner, _, wanted = name_or_path.rpartition("/")
     for name, file in _names().items():
@@ -63,9 +60,17 @@ def read_model(name: str, fields: Mapping[str, object]) -> Model:
     return _model(name, fields, name)
 
 
-def _is_path(text: str) -> bool:
-    """Whether it cannot be a name, with or without its owner."""
-    return text.startswith((".", "/", "~")) or text.count("/") > 1 or text.endswith(".json")
+def _path_of(text: str) -> Path | None:
+    """Where a configuration is, or should be; None for what is no path, but a name perhaps."""
+    # With or without its owner, a name looks otherwise.
+    is_no_name = text.startswith((".", "/", "~")) or text.count("/") > 1 or text.endswith(".json")
+    path = Path(text)
+    try:
+        path = path.expanduser()
+        path = path / "config.json" if path.is_dir() else path
+        return path if is_no_name or path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # an endless name, or the home of nobody
+        return path if is_no_name else None
 
 
 def _noted(model: Model, asked: str) -> Model:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from kvquarry_core.errors import PlanError, Reason
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_tools.planning.sizes import MOST_BYTES
+from kvquarry_tools.search import bracket
 
 #: Memory is named in whole steps of this.
 _STEP_BYTES = 1 << 20
@@ -23,26 +24,14 @@ def least_memory(groups: Sequence[GroupSpec], suffices: Callable[[Plan], bool]) 
         plan = _plan_or_none(groups, steps * _STEP_BYTES)
         return plan is not None and suffices(plan)
 
-    enough = 1
-    while not is_enough(enough):
-        enough *= 2
-        if enough * _STEP_BYTES > MOST_BYTES:
-            return None
-    enough = _bisected(enough // 2, enough, is_enough)
+    found = bracket(lambda steps: not is_enough(steps), 0, MOST_BYTES // _STEP_BYTES)
+    if found is None:
+        return None
+    _, enough = found
     for steps in range(enough - 1, max(enough - 1 - _STEPS_BACK, 0), -1):
         if is_enough(steps):
             enough = steps
     return enough * _STEP_BYTES
-
-
-def _bisected(too_few: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if is_enough(middle):
-            enough = middle
-        else:
-            too_few = middle
-    return enough
 
 
 def _plan_or_none(groups: Sequence[GroupSpec], memory_bytes: int) -> Plan | None:

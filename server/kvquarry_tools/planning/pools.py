@@ -9,6 +9,7 @@ from kvquarry_core.plan import GroupSpec, Plan
 from kvquarry_core.reserve import DecodeReserve
 from kvquarry_tools.models import StockLayout
 from kvquarry_tools.planning import demand
+from kvquarry_tools.search import bracket
 
 #: What fits up to here has no end: windows and states do not grow with a request.
 _NO_END = 1 << 40
@@ -125,16 +126,5 @@ def _most(fits: Callable[[int], bool]) -> int | None:
 
     0 for none, None where no end is in sight.
     """
-    too_many = 1
-    while fits(too_many):
-        too_many *= 2
-        if too_many > _NO_END:
-            return None
-    most = too_many // 2
-    while too_many - most > 1:
-        middle = (most + too_many) // 2
-        if fits(middle):
-            most = middle
-        else:
-            too_many = middle
-    return most
+    found = bracket(fits, 0, _NO_END)
+    return None if found is None else found[0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.search import bracket
 
 _MIB = 1 << 20
 #: More than any machine has: what does not fit here never fits.
@@ -18,19 +19,13 @@ def least_memory(holds: Callable[[int], bool], memory_bytes: int) -> int | None:
         holds: Whether so many bytes do. A pool that cannot be made of them does not.
         memory_bytes: So many are known not to.
     """
-    too_few = max(memory_bytes // _MIB, 1)
-    enough = 2 * too_few
-    while not _does_hold(holds, enough * _MIB):
-        too_few, enough = enough, 2 * enough
-        if enough * _MIB > _MOST_BYTES:
-            return None
-    while enough - too_few > max(enough // _FINENESS, 1):
-        middle = (enough + too_few) // 2
-        if _does_hold(holds, middle * _MIB):
-            enough = middle
-        else:
-            too_few = middle
-    return enough * _MIB
+    found = bracket(
+        lambda mebibytes: not _does_hold(holds, mebibytes * _MIB),
+        max(memory_bytes // _MIB, 1),
+        _MOST_BYTES // _MIB,
+        fineness=_FINENESS,
+    )
+    return None if found is None else found[1] * _MIB
 
 
 def _does_hold(holds: Callable[[int], bool], memory_bytes: int) -> bool:
