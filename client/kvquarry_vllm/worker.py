@@ -4,16 +4,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from vllm.v1.kv_cache_interface import AttentionSpec
+from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheGroupSpec
 
 from kvquarry_client.errors import ClientError
-from kvquarry_client.kernel_blocks import KernelBlocks, select_kernel_blocks
+from kvquarry_client.kernel_blocks import KernelBlocks
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
 from kvquarry_client.views import LayerTensors, layer_view, views_digest
 from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import GroupId
-from kvquarry_vllm.alignment import declared_by
+from kvquarry_vllm.alignment import kernel_blocks_of
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.drafts import has_draft_layers
 from kvquarry_vllm.settings import Settings
@@ -121,11 +121,11 @@ def _kernel_blocks(worker: Any, config: MixedKVCacheConfig) -> list[KernelBlocks
     pool, and their worker is refused.
     """
     layers = worker.vllm_config.compilation_config.static_forward_context
-    selected: list[KernelBlocks | None] = []
-    for group in config.kv_cache_groups:
-        spec, backends = group.kv_cache_spec, dict[Any, None]()
-        if isinstance(spec, AttentionSpec):
-            backends = dict.fromkeys(layers[name].get_attn_backend() for name in group.layer_names)
-        declared = [declared_by(backend, spec) for backend in backends]
-        selected.append(select_kernel_blocks(spec.block_size, declared) if declared else None)
-    return selected
+
+    def of_group(group: KVCacheGroupSpec) -> KernelBlocks | None:
+        if not isinstance(group.kv_cache_spec, AttentionSpec):
+            return None
+        backends = dict.fromkeys(layers[name].get_attn_backend() for name in group.layer_names)
+        return kernel_blocks_of(group.kv_cache_spec, backends)
+
+    return [of_group(group) for group in config.kv_cache_groups]
