@@ -79,7 +79,10 @@ class Allocator:
         if may_use_idle and self._slabs.partial_idle(size_class):
             return next(iter(self._slabs.partial_idle(size_class)))
         if may_add_slab and self._slabs.num_unassigned:
-            return self._slabs.carve(size_class)
+            # As many as would be carved one after the other: those lacking cost no spare one.
+            num_lacking = -(min(surplus, 0) // per_slab)
+            most_slabs = min(-(-most // per_slab), num_lacking + max(num_spare, 0))
+            return self._carve(size_class, most_slabs)
         victims = self._victims(size_class, most)
         if victims and not (may_use_idle or self._is_beside_used(size_class, victims[0])):
             oldest = self._cache.oldest_beside_used(size_class)
@@ -92,6 +95,13 @@ class Allocator:
                 return self._slabs.carve(size_class)
         assert victims, f"the gate promised a block of class {size_class}"
         return self._evict(size_class, victims)
+
+    def _carve(self, size_class: ClassId, most_slabs: int) -> SlabId:
+        """Carve unassigned slabs while there are some, and return the first."""
+        first = self._slabs.carve(size_class)
+        for _ in range(min(most_slabs - 1, self._slabs.num_unassigned)):
+            self._slabs.carve(size_class)
+        return first
 
     def _victims(self, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """The cached blocks of a class that are missed least."""

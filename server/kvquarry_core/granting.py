@@ -1,6 +1,7 @@
 """Blocks on their way to requests: granted, then spent or given back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from kvquarry_core.allocator import Allocator
 from kvquarry_core.block_store import BlockStore
@@ -8,7 +9,7 @@ from kvquarry_core.concession import Concession
 from kvquarry_core.demand import Demand
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
 from kvquarry_core.gate import Gate
-from kvquarry_core.ids import BlockId, GroupId
+from kvquarry_core.ids import BlockId, ClassId, GroupId
 from kvquarry_core.messages import Grant, Refusal
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.running import RunningRequests
@@ -31,11 +32,9 @@ class Granter:
         self._gate = gate
         self._allocator = allocator
         self._evacuator = evacuator
-        # The largest blocks first.
-        self._order = sorted(
-            map(GroupId, range(len(self._plan.groups))),
-            key=lambda group: -self._plan.class_of_group[group],
-        )
+        classes = map(ClassId, range(len(self._plan.classes)))
+        self._groups_of_class = [(one, self._plan.groups_of_class(one)) for one in classes]
+        self._groups_of_class.reverse()  # The largest blocks first.
 
     def grant_or_refuse(
         self,
@@ -72,11 +71,13 @@ class Granter:
         self._allocator.secure(demand)
         blocks: list[list[BlockId]] = [[] for _ in wanted]
         dirty: list[list[BlockId]] = [[] for _ in wanted]
-        for group in self._order:
-            if wanted[group]:
-                blocks[group] = self._grant_group(record, group, wanted[group], demand)
-                size_class = self._plan.class_of_group[group]
-                dirty[group] = self._store.slabs.dirty_among(size_class, blocks[group])
+        for size_class, groups in self._groups_of_class:
+            if demand.now[size_class]:
+                of_class = self._take(record, size_class, demand)
+                for group in groups:
+                    blocks[group] = mine = list(islice(of_class, wanted[group]))
+                    dirty[group] = self._store.slabs.dirty_among(size_class, mine)
+                    record.granted[group] += mine
         return Grant(tuple(blocks), tuple(dirty), moves)
 
     def spend(self, record: RequestRecord, group: GroupId, num_blocks: int) -> list[BlockId]:
@@ -108,13 +109,12 @@ class Granter:
             promised = list(now)
         return Demand(now, promised)
 
-    def _grant_group(
-        self, record: RequestRecord, group: GroupId, num_blocks: int, demand: Demand
-    ) -> list[BlockId]:
-        size_class = self._plan.class_of_group[group]
+    def _take(
+        self, record: RequestRecord, size_class: ClassId, demand: Demand
+    ) -> Iterator[BlockId]:
+        """What all groups of a class are granted, near what the request took there last."""
         near = record.last_slab.get(size_class)
-        blocks = self._allocator.grant(size_class, num_blocks, near, demand)
+        blocks = self._allocator.grant(size_class, demand.now[size_class], near, demand)
         self._evacuator.hold_still(size_class, blocks)
         record.last_slab[size_class] = self._store.slabs.slab_of(size_class, blocks[-1])
-        record.granted[group] += blocks
-        return blocks
+        return iter(blocks)

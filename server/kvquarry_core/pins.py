@@ -139,10 +139,8 @@ class Pins:
     def end_with(self, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Some blocks lose their content: what pins hold is no prefix without them."""
         gone = self._num_pins[size_class].keys() & set(blocks)
-        groups = [
-            group for group, owner in enumerate(self._plan.class_of_group) if owner == size_class
-        ]
         if gone:
+            groups = self._plan.groups_of_class(size_class)
             self._end(
                 pin
                 for pin in self._pins.values()

@@ -163,6 +163,11 @@ class Plan:
             demand[size_class] += num_blocks
         return demand
 
+    def groups_of_class(self, size_class: ClassId) -> tuple[GroupId, ...]:
+        """The groups that take their blocks from a class."""
+        owners = enumerate(self.class_of_group)
+        return tuple(GroupId(group) for group, owner in owners if owner == size_class)
+
     def class_of_kind(self, kind: KindId) -> ClassId:
         """The class all groups of a kind take their blocks from."""
         return self.class_of_group[self.kinds[kind][0]]
