@@ -97,8 +97,8 @@ def _recordings(target: str, mixes: str, extent: Extent) -> list[Recording]:
 
 
 def _facts_table(facts: Sequence[dict[str, object]]) -> str:
-    head = ("mix", "recorded from", "batches", "exchanges", "operations", "effects")
-    names = ("mix", "source", "batches", "exchanges", "operations", "num_effects")
+    head = ("mix", "recorded from", "messages", "exchanges", "operations", "effects")
+    names = ("mix", "source", "messages", "exchanges", "operations", "num_effects")
     return table("recordings", head, [[one[name] for name in names] for one in facts])
 
 
@@ -106,9 +106,9 @@ def _facts(recording: Recording) -> dict[str, object]:
     return {
         "mix": recording.mix,
         "source": recording.source,
-        "batches": len(recording.batches),
-        "exchanges": sum(one.response is not None for one in recording.batches),
-        "operations": sum(one.num_operations for one in recording.batches),
+        "messages": len(recording.messages),
+        "exchanges": sum(one.response is not None for one in recording.messages),
+        "operations": sum(one.num_operations for one in recording.messages),
         "num_effects": sum(recording.effects.values()),
         "effects": recording.effects,
     }

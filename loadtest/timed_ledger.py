@@ -54,8 +54,11 @@ class TimedLedger:
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask`."""
-        name = "admit" if any(isinstance(ask, AdmitRequest) for ask in asks) else "grow"
-        return self._exchange(name, lambda: self._ledger.ask(asks))
+        return self._exchange(_name(asks), lambda: self._ledger.ask(asks))
+
+    def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask_first`."""
+        return self._exchange(_name(asks), lambda: self._ledger.ask_first(asks))
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
@@ -68,3 +71,8 @@ class TimedLedger:
     def _exchange(self, name: str, call: Callable[[], _Result]) -> _Result:
         self.num_exchanges += 1
         return timed(name, call, self._observer)
+
+
+def _name(asks: Sequence[Ask]) -> str:
+    """What an exchange is counted as."""
+    return "admit" if any(isinstance(ask, AdmitRequest) for ask in asks) else "grow"

@@ -73,6 +73,10 @@ class InprocLedger:
         self._free_memory = self.pool.store.free_memory()
         return answers
 
+    def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask_first`; here requests are freed at once."""
+        return self.ask(asks)
+
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
         self.num_exchanges += 1

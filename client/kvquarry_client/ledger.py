@@ -32,6 +32,13 @@ class Ledger(Protocol):
         """Everything that has to be answered, in one exchange."""
         ...
 
+    def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
+        """The same, ahead of requests freed since the pool heard last: for when memory is plenty.
+
+        To free a request takes the pool about as long as to admit one.
+        """
+        ...
+
     def reset_cache(self) -> bool:
         """Forget all cached content; False while requests use blocks."""
         ...

@@ -13,7 +13,8 @@ from kvquarry_client.ledger import Eviction
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
 from kvquarry_client.wire import results
-from kvquarry_client.wire.batches import BatchBuilder
+from kvquarry_client.wire.batches import BatchBuilder, add_following
+from kvquarry_core.ids import Handle
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask
 from kvquarry_core.plan import Plan
@@ -75,12 +76,11 @@ class Session:
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask`."""
-        for ask in asks:
-            self._batch.ask(ask)
-        answers = results.answers(self._exchange(), len(asks))
-        for ask, answer in zip(asks, answers, strict=True):
-            self._checks.check(ask, answer)
-        return answers
+        return self._ask(asks, freed=())
+
+    def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
+        """See :meth:`Ledger.ask_first`: the service frees behind the answer."""
+        return self._ask(asks, self._batch.take_freed())
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
@@ -145,18 +145,30 @@ class Session:
             logger.info("the pool is left to its lease: %s", error.code())
         self._channel.close()
 
-    def _exchange(self) -> pool_pb2.BatchResult:
-        """Send what was gathered and wait for its result."""
-        self.num_exchanges += 1
-        return self._read_until(self._send(quiet=False))
+    def _ask(self, asks: Sequence[Ask], freed: Sequence[Handle]) -> list[Answer]:
+        for ask in asks:
+            self._batch.ask(ask)
+        answers = results.answers(self._exchange(freed), len(asks))
+        for ask, answer in zip(asks, answers, strict=True):
+            self._checks.check(ask, answer)
+        return answers
 
-    def _send(self, *, quiet: bool) -> int:
-        self._last_number += 1
+    def _exchange(self, freed: Sequence[Handle] = ()) -> pool_pb2.BatchResult:
+        """Send what was gathered, and what is freed behind it, and wait for the first's result."""
+        self.num_exchanges += 1
+        return self._read_until(self._send(quiet=False, freed=freed))
+
+    def _send(self, *, quiet: bool, freed: Sequence[Handle] = ()) -> int:
+        number = self._last_number + 1
+        self._last_number = number + bool(freed)
         self._num_waits = 0
-        self._revision += len(self._batch)
+        self._revision += len(self._batch) + bool(freed)
         self._batch.empty_slots(self._count_empty_slots())
-        self._stream.send(self._batch.finish(self._last_number, quiet=quiet))
-        return self._last_number
+        message = self._batch.finish(number, quiet=quiet)
+        if freed:
+            add_following(message, number + 1, freed)
+        self._stream.send(message)
+        return number
 
     def _read_until(self, number: int) -> pool_pb2.BatchResult:
         """The result of a batch; it also says that the quiet ones before it were applied."""

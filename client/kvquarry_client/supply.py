@@ -153,7 +153,8 @@ class Supply:
         low = self._running_low(allowance.rows_ahead)
         ahead = [AheadRequest([one.handle for one, _ in low], [rows for _, rows in low])]
         asks_of_all = [*asks, *(ahead if low else ())]
-        answers = self._ledger.ask(asks_of_all)
+        ask_pool = self._ledger.ask_first if allowance.is_plenty else self._ledger.ask
+        answers = ask_pool(asks_of_all)
         for ask, answer in zip(asks_of_all, answers, strict=True):
             moves = moves_of(answer)
             if moves:

@@ -20,7 +20,7 @@ from kvquarry_server.pool_servicer import PoolServicer
 from kvquarry_server.registry import Policy, Registry
 from kvquarry_server.telemetry import NULL_TELEMETRY
 from kvquarry_server.workers import Worker
-from loadtest.benchmarks.recording import RecordedBatch, Recording
+from loadtest.benchmarks.recording import RecordedMessage, Recording
 from loadtest.benchmarks.samples import p50, p99
 from loadtest.benchmarks.tables import progress, table
 
@@ -77,7 +77,7 @@ class _Scene:
         floods = [asyncio.create_task(self._flood()) for _ in range(num_floods)]
         times: list[float] = []
         while len(times) < num_admissions:
-            call = _CalmCall(await self._opened(), self._recording.batches, self.clock)
+            call = _CalmCall(await self._opened(), self._recording.messages, self.clock)
             await self._attach(call)
             times += call.admissions_s
         for flood in floods:
@@ -87,7 +87,7 @@ class _Scene:
 
     async def _flood(self) -> None:
         while True:
-            await self._attach(_Call(await self._opened(), self._recording.batches, self.clock))
+            await self._attach(_Call(await self._opened(), self._recording.messages, self.clock))
 
     async def _attach(self, call: "_Call") -> None:
         await self._servicer.Attach(None, call)  # type: ignore[arg-type]  # all that is used of one
@@ -115,12 +115,12 @@ class _Call:
     """A client that has always sent its next message already."""
 
     attachment: Attachment
-    batches: tuple[RecordedBatch, ...]
+    messages: tuple[RecordedMessage, ...]
     clock: Callable[[], float]
     _next: Iterator[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._next = iter([self._hello(), *(batch.request for batch in self.batches)])
+        self._next = iter([self._hello(), *(message.request for message in self.messages)])
 
     async def read(self) -> object:
         """The next message; like every other it is heard of through the loop."""
@@ -151,7 +151,7 @@ class _CalmCall(_Call):
 
     async def read(self) -> object:
         """The next message, when it is time for it: it arrives then, also if nobody looks."""
-        if 0 < self._num_read <= len(self.batches) and self._current(1).response is not None:
+        if 0 < self._num_read <= len(self.messages) and self._current(1).response is not None:
             arrives = self.clock() + _REST_S
             while self.clock() < arrives:  # noqa: ASYNC110 - the loop knows no such clock
                 await asyncio.sleep(0)
@@ -166,6 +166,6 @@ class _CalmCall(_Call):
             self.admissions_s.append(self.clock() - self._arrived)
         await asyncio.sleep(0)
 
-    def _current(self, num_before: int) -> RecordedBatch:
-        """The batch that was read last, or will be: the hello was read first."""
-        return self.batches[self._num_read - num_before]
+    def _current(self, num_before: int) -> RecordedMessage:
+        """The message that was read last, or will be: the hello was read first."""
+        return self.messages[self._num_read - num_before]

@@ -26,12 +26,12 @@ _CONNECT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedBatch:
-    """One message to the service.
+class RecordedMessage:
+    """One message to the service: a batch, or two.
 
     Attributes:
         request: The ``AttachRequest``, serialized.
-        response: The ``AttachResponse``, serialized; None for a quiet batch.
+        response: The ``AttachResponse``, serialized; None for a quiet batch alone.
         num_effects: Blocks it moves.
         num_operations: Operations it holds.
         is_admission: Whether it asks to admit a request.
@@ -46,20 +46,20 @@ class RecordedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run's batches in order, the whole life of a pool.
+    """A run's messages in order, the whole life of a pool.
 
     Attributes:
         mix: Its name.
         source: Who said it.
         opening: The ``OpenPoolRequest`` of the pool, serialized.
-        batches: What followed.
+        messages: What followed.
         effects: How many blocks were moved in which way.
     """
 
     mix: str
     source: str
     opening: bytes
-    batches: tuple[RecordedBatch, ...]
+    messages: tuple[RecordedMessage, ...]
     effects: dict[str, int]
 
 
@@ -94,22 +94,26 @@ def recording_of(mix: str, source: str, said: Mapping[Said, Sequence[bytes]]) ->
     }
     last_number = max(responses)
     counter = EffectCounter()
-    batches = [
-        _recorded(request.batch, responses.get(request.batch.number), counter)
+    messages = [
+        _recorded(request, responses.get(request.batch.number), counter)
         for request in requests
         if request.batch.number <= last_number
     ]
-    return Recording(mix, source, said[Said.OPENING][-1], tuple(batches), dict(counter.totals))
+    return Recording(mix, source, said[Said.OPENING][-1], tuple(messages), dict(counter.totals))
 
 
 def _recorded(
-    batch: pool_pb2.Batch, response: pool_pb2.AttachResponse | None, counter: EffectCounter
-) -> RecordedBatch:
+    request: pool_pb2.AttachRequest,
+    response: pool_pb2.AttachResponse | None,
+    counter: EffectCounter,
+) -> RecordedMessage:
+    batch, following = request.batch, request.following
     num_effects = counter.add(batch, response.result if response else None)
-    return RecordedBatch(
-        pool_pb2.AttachRequest(batch=batch).SerializeToString(),
+    num_effects += counter.add(following, None)
+    return RecordedMessage(
+        request.SerializeToString(),
         response.SerializeToString() if response else None,
         num_effects,
-        len(batch.operations),
+        len(batch.operations) + len(following.operations),
         any(one.HasField("admit") for one in batch.operations),
     )

@@ -12,7 +12,7 @@ from kvquarry.v1alpha import pool_pb2
 from kvquarry_client.channel import open_channel
 from kvquarry_client.target import parse_target
 from loadtest.benchmarks.made_pools import close_pool, open_pool
-from loadtest.benchmarks.recording import RecordedBatch, Recording
+from loadtest.benchmarks.recording import RecordedMessage, Recording
 
 _METHOD = "/kvquarry.v1alpha.PoolService/Attach"
 
@@ -35,9 +35,9 @@ class Tally:
     """What a replay came to.
 
     Attributes:
-        num_effects: Blocks moved by batches that were answered, or followed by one that was.
+        num_effects: Blocks moved by messages that were answered, or followed by one that was.
         num_operations: Operations in them.
-        num_batches: How many they were.
+        num_messages: How many they were.
         num_mismatches: Answers that differ from the recorded ones.
         exchanges_s: From handing a message over until its answer is read, queueing included.
         admissions_s: Those of admissions.
@@ -46,7 +46,7 @@ class Tally:
 
     num_effects: int = 0
     num_operations: int = 0
-    num_batches: int = 0
+    num_messages: int = 0
     num_mismatches: int = 0
     exchanges_s: list[float] = field(default_factory=list)
     admissions_s: list[float] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Tally:
 def replay(target: str, engine: str, recording: Recording, pace: Pace, run_s: float) -> Tally:
     """Replay until the time is over; every pass through the recording has a new pool.
 
-    The first batch is sent however late it is.
+    The first message is sent however late it is.
     """
     tally = Tally()
     opening = pool_pb2.OpenPoolRequest.FromString(recording.opening)
@@ -65,7 +65,7 @@ def replay(target: str, engine: str, recording: Recording, pace: Pace, run_s: fl
     with open_channel(parse_target(target)) as channel:
         while time.perf_counter() - start < run_s:
             opened = open_pool(channel, opening)
-            _Pass(recording.batches, pace, start + run_s, tally).run(channel, opened)
+            _Pass(recording.messages, pace, start + run_s, tally).run(channel, opened)
             close_pool(channel, opened)
     tally.elapsed_s = time.perf_counter() - start
     return tally
@@ -75,9 +75,9 @@ class _Pass:
     """One stream: a thread of gRPC's sends, the caller reads."""
 
     def __init__(
-        self, batches: tuple[RecordedBatch, ...], pace: Pace, end: float, tally: Tally
+        self, messages: tuple[RecordedMessage, ...], pace: Pace, end: float, tally: Tally
     ) -> None:
-        self._batches = batches
+        self._messages = messages
         self._pace = pace
         self._end = end
         self._tally = tally
@@ -96,28 +96,28 @@ class _Pass:
         for response in responses:
             sent, index = self._awaited.popleft()
             self._answered(index, response, time.perf_counter() - sent)
-            for batch in self._batches[done : index + 1]:
-                self._tally.num_effects += batch.num_effects
-                self._tally.num_operations += batch.num_operations
-            self._tally.num_batches += index + 1 - done
+            for message in self._messages[done : index + 1]:
+                self._tally.num_effects += message.num_effects
+                self._tally.num_operations += message.num_operations
+            self._tally.num_messages += index + 1 - done
             done = index + 1
             self._free_places.release()
 
     def _answered(self, index: int, response: bytes, seconds: float) -> None:
-        batch = self._batches[index]
+        message = self._messages[index]
         self._tally.exchanges_s.append(seconds)
-        if batch.is_admission:
+        if message.is_admission:
             self._tally.admissions_s.append(seconds)
-        self._tally.num_mismatches += response != batch.response
+        self._tally.num_mismatches += response != message.response
 
     def _requests(self, hello: bytes) -> Iterator[bytes]:
         yield hello
-        for index, batch in enumerate(self._batches):
-            if batch.response is not None:
+        for index, message in enumerate(self._messages):
+            if message.response is not None:
                 self._free_places.acquire()
                 if index and time.perf_counter() >= self._end:
                     return
-                if batch.is_admission and self._pace.admission_pause_s:
+                if message.is_admission and self._pace.admission_pause_s:
                     time.sleep(self._pace.admission_pause_s)
                 self._awaited.append((time.perf_counter(), index))
-            yield batch.request
+            yield message.request

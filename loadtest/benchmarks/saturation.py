@@ -56,13 +56,13 @@ def saturation_table(load: Sequence[dict[str, Any]]) -> str:
     """For people."""
     head = (
         *("mix", "engines", "effects/s", "effects/cpu s", "least", "most", "service cores"),
-        *("batches/s", "p50 us", "p99 us", "mismatches"),
+        *("messages/s", "p50 us", "p99 us", "mismatches"),
     )
     rows = [
         [
             *(one["mix"], one["num_engines"], one["effects_per_s"]),
             *one["effects_per_service_cpu_s"],
-            *(one["service_cores"], one["batches_per_s"], one["exchange_p50_us"]),
+            *(one["service_cores"], one["messages_per_s"], one["exchange_p50_us"]),
             *(one["exchange_p99_us"], one["mismatches"]),
         ]
         for one in load
@@ -86,7 +86,7 @@ def _figures(loads: Sequence[_Load]) -> dict[str, Any]:
         "effects_per_s": _median([load.total("num_effects") / load.elapsed_s for load in loads]),
         "effects_per_service_cpu_s": per_cpu_s.rounded(0),
         "service_cores": spread([load.service_cpu_s / load.elapsed_s for load in loads]).median,
-        "batches_per_s": _median([load.total("num_batches") / load.elapsed_s for load in loads]),
+        "messages_per_s": _median([load.total("num_messages") / load.elapsed_s for load in loads]),
         "operations_per_s": _median(
             [load.total("num_operations") / load.elapsed_s for load in loads]
         ),

@@ -17,6 +17,7 @@ from kvquarry_server.conversion import lives
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
+from kvquarry_server.operations import Batch
 from kvquarry_server.registry import Registry
 from kvquarry_server.slices import Slices
 from kvquarry_server.strangers import Strangers
@@ -97,16 +98,16 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             request = await stream.step(context.read)
             if is_end(request):
                 return
-            start = time.perf_counter()
-            response = await self._turns.do(attachment.share, self._answer(attachment, request))
-            self._telemetry.applied_batch(time.perf_counter() - start)
-            if response is not None:
-                await stream.step(partial(context.write, response))
+            for batch in lives.next_batches_from_wire(request):
+                start = time.perf_counter()
+                response = await self._turns.do(attachment.share, self._answer(attachment, batch))
+                self._telemetry.applied_batch(time.perf_counter() - start)
+                if response is not None:
+                    await stream.step(partial(context.write, response))
 
     def _answer(
-        self, attachment: Attachment, request: pool_pb2.AttachRequest
+        self, attachment: Attachment, batch: Batch
     ) -> Slices[pool_pb2.AttachResponse | None]:
-        batch = lives.next_batch_from_wire(request)
         try:
             outcome = yield from attachment.apply_in_slices(batch)
             is_told = outcome.usage is not None

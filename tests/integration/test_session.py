@@ -38,7 +38,7 @@ def service() -> Iterator[RunningService]:
         yield service
 
 
-def shadow_over(ledger: Ledger, plan: Plan) -> Shadow:
+def shadow_over(ledger: Ledger, plan: Plan, *, ahead_tokens: int = 0) -> Shadow:
     settings = ShadowSettings(
         max_grant_tokens=CHUNK,
         lookahead_tokens=0,
@@ -46,6 +46,7 @@ def shadow_over(ledger: Ledger, plan: Plan) -> Shadow:
         keep_free_blocks=(),
         retention=Retention(BLOCK, 0),
         check_steps=1,
+        ahead_tokens=ahead_tokens,
     )
     return Shadow(plan, ledger, settings)
 

@@ -93,7 +93,7 @@ def test_an_answer_that_differs_from_the_recorded_one_is_counted() -> None:
     with own_service() as other_life:
         # Every response carries the boot id, so a restarted service answers differently.
         tally = replay(other_life.target, "engine", recording, Pace(4), run_s=0.2)
-    assert tally.num_batches > 0
+    assert tally.num_messages > 0
     assert tally.num_mismatches == len(tally.exchanges_s)
 
 
@@ -113,8 +113,8 @@ def test_what_was_never_answered_is_left_out_of_a_recording() -> None:
     }
     recording = recording_of("mix", "somebody", said)
     assert recording.opening == b"second try"
-    assert [batch.request for batch in recording.batches] == said[Said.REQUEST][1:3]
-    assert [batch.response for batch in recording.batches] == [None, said[Said.RESPONSE][1]]
+    assert [one.request for one in recording.messages] == said[Said.REQUEST][1:3]
+    assert [one.response for one in recording.messages] == [None, said[Said.RESPONSE][1]]
 
 
 def test_every_block_taken_is_freed_or_dropped_when_all_requests_are_over() -> None:

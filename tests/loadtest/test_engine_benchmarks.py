@@ -67,8 +67,8 @@ def test_what_a_real_engine_said_can_be_said_again() -> None:
     with own_service() as service:
         recording = record_engine(service.target, "prefill-heavy", prefill_heavy(8))
         tally = replay(service.target, "engine", recording, Pace(4), run_s=0.2)
-    assert sum(batch.is_admission for batch in recording.batches) >= 8
+    assert sum(message.is_admission for message in recording.messages) >= 8
     assert recording.source == "vLLM"
-    assert tally.num_batches >= len(recording.batches)
+    assert tally.num_messages >= len(recording.messages)
     assert tally.num_effects >= sum(recording.effects.values()) > 0
     assert tally.num_mismatches == 0

@@ -21,7 +21,7 @@ from kvquarry_core.messages import (
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.usage import PoolUsage
 from kvquarry_server.conversion.batches import batch_from_wire
-from kvquarry_server.conversion.lives import hello_from_wire, next_batch_from_wire
+from kvquarry_server.conversion.lives import hello_from_wire, next_batches_from_wire
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.conversion.plans import group_from_wire, plan_to_wire
 from kvquarry_server.conversion.statuses import plain, status_to_wire
@@ -204,13 +204,15 @@ def test_a_stream_begins_with_a_hello_and_goes_on_with_batches() -> None:
     hello = pool_pb2.AttachRequest(hello=pool_pb2.Hello(pool_id="p", incarnation=3))
     batch = pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=1))
     assert hello_from_wire(hello).incarnation == 3
-    assert next_batch_from_wire(batch).number == 1
+    assert [one.number for one in next_batches_from_wire(batch)] == [1]
+    batch.following.number = 2
+    assert [one.number for one in next_batches_from_wire(batch)] == [1, 2]
     for wrong in (batch, pool_pb2.AttachRequest()):
         with pytest.raises(UsageError):
             hello_from_wire(wrong)
     for wrong in (hello, pool_pb2.AttachRequest()):
         with pytest.raises(UsageError):
-            next_batch_from_wire(wrong)
+            next_batches_from_wire(wrong)
 
 
 def test_a_status_in_plain_values_keeps_numbers_names_and_defaults() -> None:

@@ -1,6 +1,7 @@
 """Batches of operations, to the wire."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockId, GroupId, Handle
@@ -27,6 +28,8 @@ class BatchBuilder:
         # Filled where they stand: a message that is put into another one is copied.
         self._operations = self._message.batch.operations
         self._last_sort = ""
+        # Which of the operations free requests, and might as well do so later.
+        self._frees: list[int] = []
         #: How much work the batch is for the service: blocks, roughly.
         self.weight = 0
 
@@ -39,6 +42,7 @@ class BatchBuilder:
         message, self._message = self._message, pool_pb2.AttachRequest()
         self._operations = self._message.batch.operations
         self._last_sort, self.weight = "", 0
+        self._frees = []
         message.batch.number = number
         message.batch.quiet = quiet
         return message
@@ -117,13 +121,24 @@ class BatchBuilder:
         """Add a request to a Free."""
         self._last("free").free.handles.append(handle)
         self.weight += _WEIGHT_OF_FREE
+        if self._frees[-1:] != [len(self) - 1]:
+            self._frees.append(len(self) - 1)
+
+    def take_freed(self) -> list[Handle]:
+        """Leave out what frees requests, and return these: they may as well be freed later."""
+        freed = [handle for index in self._frees for handle in self._operations[index].free.handles]
+        for index in reversed(self._frees):
+            del self._operations[index]
+        self._last_sort, self._frees = "", []
+        return cast("list[Handle]", freed)
 
     def begin_step(self) -> None:
         """Add a BeginStep."""
         self._new().begin_step.SetInParent()
 
     def compare_books(self, revision: int, digest: bytes) -> None:
-        """Add a CompareBooks."""
+        """Add a CompareBooks; what was freed before it is not in these books."""
+        self._frees = []
         books = self._new().compare_books
         books.revision = revision
         books.digest = digest
@@ -161,3 +176,10 @@ class BatchBuilder:
         """A new operation that no later one joins."""
         self._last_sort = ""
         return self._operations.add()
+
+
+def add_following(message: pool_pb2.AttachRequest, number: int, freed: Sequence[Handle]) -> None:
+    """Let a quiet batch follow at once that frees requests."""
+    following = message.following
+    following.number, following.quiet = number, True
+    following.operations.add().free.handles.extend(freed)

@@ -63,22 +63,26 @@ def hello_from_wire(message: pool_pb2.AttachRequest) -> Membership:
     Raises:
         UsageError: It is another message.
     """
-    if message.WhichOneof("message") != "hello":
-        raise UsageError(Reason.INVALID_ARGUMENT, "the first message of a stream must say hello")
+    if message.WhichOneof("message") != "hello" or message.HasField("following"):
+        raise UsageError(
+            Reason.INVALID_ARGUMENT, "the first message of a stream must say hello and no more"
+        )
     return Membership(message.hello.pool_id, message.hello.incarnation)
 
 
-def next_batch_from_wire(message: pool_pb2.AttachRequest) -> Batch:
-    """A later message of a stream.
+def next_batches_from_wire(message: pool_pb2.AttachRequest) -> tuple[Batch, ...]:
+    """A later message of a stream: a batch, and perhaps one that follows at once.
 
     Raises:
-        UsageError: It is another message.
+        UsageError: It is another message, or one of the batches holds too many operations.
     """
     if message.WhichOneof("message") != "batch":
         raise UsageError(
             Reason.INVALID_ARGUMENT, "every message of a stream after the first must be a batch"
         )
-    return batch_from_wire(message.batch)
+    if not message.HasField("following"):
+        return (batch_from_wire(message.batch),)
+    return batch_from_wire(message.batch), batch_from_wire(message.following)
 
 
 def welcome_to_wire(boot_id: str, attachment: Attachment) -> pool_pb2.AttachResponse:

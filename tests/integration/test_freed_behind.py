@@ -1,0 +1,152 @@
+"""Where there is memory besides, requests are freed behind the answer that somebody waits for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_client.session import Session
+from kvquarry_core.ids import GroupId, Handle
+from kvquarry_core.messages import GrowRequest
+from tests.contract.running_service import RunningService, sound_service
+from tests.integration.opening import POOL_BYTES, opened
+from tests.integration.proxy import Link
+from tests.integration.strange_service import (
+    WELCOME,
+    Requests,
+    Responses,
+    StrangeService,
+    serving,
+)
+from tests.integration.test_nonsense import GRANT, GROW, attached
+from tests.integration.test_session import run_script, shadow_over
+
+AHEAD_TOKENS = 16
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RunningService]:
+    with sound_service() as service:
+        yield service
+
+
+class Listener:
+    """Answers every batch that waits, and keeps all messages."""
+
+    def __init__(self) -> None:
+        self.heard: list[pool_pb2.AttachRequest] = []
+
+    def attach(self, requests: Requests) -> Responses:
+        next(requests)
+        yield WELCOME
+        for request in requests:
+            self.heard.append(request)
+            if not request.batch.quiet:
+                result = pool_pb2.BatchResult(number=request.batch.number, answers=[GRANT])
+                yield pool_pb2.AttachResponse(result=result)
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+@pytest.fixture
+def session(listener: Listener, tmp_path: Path) -> Iterator[Session]:
+    with serving(StrangeService(listener.attach), tmp_path / "s") as target:
+        session = attached(target)
+        yield session
+        session.close()
+
+
+def sorts(batch: pool_pb2.Batch) -> list[str | None]:
+    return [operation.WhichOneof("operation") for operation in batch.operations]
+
+
+def test_whoever_was_freed_since_the_last_message_is_freed_behind(
+    listener: Listener, session: Session
+) -> None:
+    session.free(Handle(4))
+    session.free(Handle(5))
+    session.begin_step()
+    session.drop(Handle(6), GroupId(0), [])
+    session.free(Handle(7))
+    session.ask_first([GROW])
+    [message] = listener.heard
+    assert sorts(message.batch) == ["begin_step", "drop", "grow"]
+    assert sorts(message.following) == ["free"]
+    assert list(message.following.operations[0].free.handles) == [4, 5, 7]
+    assert (message.batch.number, message.following.number) == (1, 2)
+    assert message.following.quiet
+    session.ask_first([GROW])
+    assert listener.heard[1].batch.number == 3
+    assert not listener.heard[1].HasField("following")
+
+
+def test_where_it_matters_requests_are_freed_first(listener: Listener, session: Session) -> None:
+    session.free(Handle(4))
+    session.begin_step()
+    session.ask([GROW])
+    session.free(Handle(5))
+    session.compare_books(b"of all but request 5")
+    session.free(Handle(6))
+    session.ask_first([GROW])
+    first, second = listener.heard
+    assert sorts(first.batch) == ["free", "begin_step", "grow"]
+    assert not first.HasField("following")
+    assert sorts(second.batch) == ["free", "compare_books", "grow"]
+    assert list(second.following.operations[0].free.handles) == [6]
+
+
+def test_a_message_is_kept_until_all_of_it_was_applied(tmp_path: Path) -> None:
+    """The stream breaks behind the first answer: what followed is sent again."""
+    heard: list[pool_pb2.AttachRequest] = []
+
+    def attach(requests: Requests) -> Responses:
+        next(requests)
+        yield WELCOME
+        for request in requests:
+            heard.append(request)
+            result = pool_pb2.BatchResult(number=request.batch.number, answers=[GRANT])
+            yield pool_pb2.AttachResponse(result=result)
+            if len(heard) == 1:
+                return
+
+    with serving(StrangeService(attach), tmp_path / "s") as target:
+        session = attached(target)
+        session.free(Handle(4))
+        session.ask_first([GROW])
+        session.ask_first([GROW])
+        session.close()
+    assert [(one.batch.number, one.following.number) for one in heard] == [(1, 2), (1, 2), (3, 0)]
+
+
+def test_a_link_cut_at_any_point_loses_nothing_that_follows(
+    service: RunningService, link: Link
+) -> None:
+    """A roomy pool, where requests are freed behind admissions; ids differ from inproc's."""
+    ledger, plan = opened(service.target, "whole", pool_bytes=64 * POOL_BYTES)
+    expected = run_script(shadow_over(ledger, plan, ahead_tokens=AHEAD_TOKENS), seed=1)
+    ledger.close()
+    for cut in range(5):
+        engine = f"cut-{cut}"
+        ledger, plan = opened(f"unix:{link.front}", engine, pool_bytes=64 * POOL_BYTES)
+        link.bytes_until_cut = 300 + 733 * cut
+        shadow = shadow_over(ledger, plan, ahead_tokens=AHEAD_TOKENS)
+        assert run_script(shadow, seed=1) == expected
+        assert link.bytes_until_cut is None, "the link was never cut"
+        ledger.close()
+
+
+def test_books_agree_when_requests_were_freed_behind(service: RunningService) -> None:
+    ledger, plan = opened(service.target, "books", pool_bytes=64 * POOL_BYTES)
+    assert isinstance(ledger, Session)
+    told = []
+    ask_first = ledger.ask_first
+    ledger.ask_first = lambda asks: told.append(asks) or ask_first(asks)  # type: ignore[method-assign]
+    shadow = shadow_over(ledger, plan, ahead_tokens=AHEAD_TOKENS)
+    run_script(shadow, seed=2)
+    assert told, "memory was never plenty"
+    assert any(not isinstance(ask, GrowRequest) for asks in told for ask in asks)
+    ledger.close()
