@@ -80,20 +80,37 @@ class KernelBlocks:
         """Kernel block ids in the table of a request of ``num_tokens``."""
         return -(-num_tokens // self.span_tokens) * self.per_block
 
-    def table(self, block_table: torch.Tensor) -> torch.Tensor:
+    def table(
+        self,
+        block_table: torch.Tensor,
+        *,
+        within: torch.Tensor | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """A table of block ids as a table of kernel block ids.
+
+        One addition, on the device the table is on: a runner converts a table at every step.
 
         Args:
             block_table: Integers of shape ``[..., num_blocks]``.
+            within: ``0 .. k - 1`` in the table's type, for callers that keep it.
+            out: Where the answer goes, shape ``[..., num_blocks * k]``, for callers whose kernels
+                were told its address. Left alone where ``k`` is 1.
 
         Returns:
             Integers of shape ``[..., num_blocks * k]``: block ``b`` becomes ``b * k .. b * k + k -
             1``. The table itself where ``k`` is 1.
         """
-        if self.per_block == 1:
+        k = self.per_block
+        if k == 1:
             return block_table
-        within = torch.arange(self.per_block, dtype=block_table.dtype, device=block_table.device)
-        return (block_table.unsqueeze(-1) * self.per_block + within).flatten(-2)
+        *rows, columns = block_table.shape
+        if within is None:
+            within = torch.arange(k, dtype=block_table.dtype, device=block_table.device)
+        if out is None:
+            out = block_table.new_empty((*rows, columns * k))
+        torch.add(within, block_table.unsqueeze(-1), alpha=k, out=out.view(*rows, columns, k))
+        return out
 
     def slots(
         self, blocks: torch.Tensor, positions: torch.Tensor, *, rank: int = 0

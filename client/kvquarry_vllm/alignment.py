@@ -4,7 +4,7 @@ Stock vLLM blows the attention block up until its page is as large as a state, a
 to match. Here both keep their own size; all a block must still do is suit the attention kernels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vllm.config import set_current_vllm_config
@@ -13,7 +13,6 @@ from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheSpec
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
 from kvquarry_client.kernel_blocks import (
-    KernelBlocks,
     MultipleOf,
     NoCommonKernelBlock,
     Supported,
@@ -36,17 +35,6 @@ def keeps_block_size(vllm_config: Any) -> bool:
         return False
     _check_kernel_blocks(vllm_config, specs)
     return True
-
-
-def kernel_blocks_of(spec: KVCacheSpec, backends: Iterable[Any]) -> KernelBlocks:
-    """How vLLM's attention backends address the blocks of layers that share a cache format.
-
-    Raises:
-        NoCommonKernelBlock: They agree on no size.
-    """
-    return select_kernel_blocks(
-        spec.block_size, [declared_by(backend, spec) for backend in backends]
-    )
 
 
 def declared_by(backend: Any, spec: KVCacheSpec) -> Supported:
@@ -72,11 +60,17 @@ def _specs_at_own_size(vllm_config: Any) -> dict[str, KVCacheSpec]:
 
 
 def _check_kernel_blocks(vllm_config: Any, specs: Mapping[str, KVCacheSpec]) -> None:
-    """Layers of one cache format may share a group, so all their backends must agree on a size."""
+    """Layers of one cache format may share a group, so all their backends must agree on a size.
+
+    Which layers do is not known yet: each group's own kernel blocks are selected when it is
+    (:mod:`kvquarry_vllm.kernel_blocks`).
+    """
     with set_current_vllm_config(vllm_config):
         for spec, backends in _backends_by_spec(vllm_config, specs).items():
             try:
-                kernel_blocks_of(spec, backends)
+                select_kernel_blocks(
+                    spec.block_size, [declared_by(backend, spec) for backend in backends]
+                )
             except NoCommonKernelBlock as error:
                 names = ", ".join(backend.get_name() for backend in backends)
                 raise SettingRefused(

@@ -6,6 +6,7 @@ from typing import Any
 
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
 
+from kvquarry_client.kernel_blocks import KernelBlocks
 from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan, make_plan
@@ -38,6 +39,8 @@ class MixedKVCacheConfig(KVCacheConfig):
         engine: The engine's name there.
         pool_id: The pool there. A pool for profiling is never opened.
         incarnation: The engine's how-manieth life this is.
+        kernel_blocks: How each group's kernels address its blocks, None for states; None until
+            this worker's model runner asked (:mod:`kvquarry_vllm.kernel_blocks`).
     """
 
     plan: Plan = field(kw_only=True)
@@ -55,6 +58,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     engine: str | None = field(default=None, kw_only=True)
     pool_id: str | None = field(default=None, kw_only=True)
     incarnation: int | None = field(default=None, kw_only=True)
+    kernel_blocks: tuple[KernelBlocks | None, ...] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Two counts of the same blocks would let ids and tensors part."""

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from vllm.v1.kv_cache_interface import AttentionSpec, KVCacheGroupSpec
 
 from kvquarry_client.errors import ClientError
 from kvquarry_client.kernel_blocks import KernelBlocks
@@ -13,7 +12,6 @@ from kvquarry_client.target import parse_target
 from kvquarry_client.views import LayerTensors, layer_view, views_digest
 from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import GroupId
-from kvquarry_vllm.alignment import kernel_blocks_of
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.drafts import has_draft_layers
 from kvquarry_vllm.settings import Settings
@@ -47,9 +45,14 @@ def register_through(
 
 
 def memory_of(worker: Any, config: MixedKVCacheConfig) -> WorkerMemory:
-    """What a worker's layers really hold: read off the tensors, not off the plan."""
+    """What a worker's layers really hold: read off the tensors, not off the plan.
+
+    Raises:
+        WorkerRefused: Its model runner is none that asks for kernel blocks, or drafts would go
+            astray.
+    """
     layers = _bound_tensors(worker, config)
-    kernel_blocks = _kernel_blocks(worker, config)
+    kernel_blocks = _kernel_blocks(worker)
     _check_slots_of_drafts(worker, kernel_blocks)
     first = next(iter(layers.values()))[0]
     return WorkerMemory(
@@ -114,18 +117,14 @@ def _tensors(kv_cache: Any) -> LayerTensors:
     return (kv_cache,) if isinstance(kv_cache, torch.Tensor) else tuple(kv_cache)
 
 
-def _kernel_blocks(worker: Any, config: MixedKVCacheConfig) -> list[KernelBlocks | None]:
-    """What dimension 0 of each group's tensors counts; states are never split.
-
-    Selected as when the block size was settled: tensors that vLLM cut otherwise will not fit the
-    pool, and their worker is refused.
-    """
-    layers = worker.vllm_config.compilation_config.static_forward_context
-
-    def of_group(group: KVCacheGroupSpec) -> KernelBlocks | None:
-        if not isinstance(group.kv_cache_spec, AttentionSpec):
-            return None
-        backends = dict.fromkeys(layers[name].get_attn_backend() for name in group.layer_names)
-        return kernel_blocks_of(group.kv_cache_spec, backends)
-
-    return [of_group(group) for group in config.kv_cache_groups]
+def _kernel_blocks(worker: Any) -> tuple[KernelBlocks | None, ...]:
+    """What dimension 0 of each group's tensors counts: the runner cut them by this selection."""
+    selected = getattr(worker.model_runner.kv_cache_config, "kernel_blocks", None)
+    if selected is None:
+        raise WorkerRefused(
+            f"{type(worker.model_runner).__name__} built its tensors without asking for kernel "
+            "blocks: kvquarry does not know this model runner. Unset KVQUARRY_TARGET to run stock "
+            "vLLM."
+        )
+    blocks: tuple[KernelBlocks | None, ...] = selected
+    return blocks

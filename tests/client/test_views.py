@@ -260,6 +260,17 @@ def test_kernel_block_j_of_block_b_is_b_times_k_plus_j() -> None:
     assert KernelBlocks(48, 48).table(table) is table
 
 
+def test_a_converted_table_lies_where_the_kernels_look_for_it() -> None:
+    """Captured graphs know an address, within a buffer wider than this step's table."""
+    buffer = torch.full((3, 8), -1, dtype=torch.int32)
+    table = torch.tensor([[3, 0], [1, 7]], dtype=torch.int32)
+    converted = KernelBlocks(48, 16).table(table, within=torch.arange(3), out=buffer[:2, :6])
+    assert converted.data_ptr() == buffer.data_ptr()
+    assert buffer[:2, :6].tolist() == [[9, 10, 11, 0, 1, 2], [3, 4, 5, 21, 22, 23]]
+    assert (buffer[2] == -1).all()
+    assert (buffer[:, 6:] == -1).all()
+
+
 @pytest.mark.parametrize("kernel_block_tokens", [16, 8, 4, 1])
 def test_kernel_blocks_of_a_block_are_its_bytes(kernel_block_tokens: int) -> None:
     """What a kernel reads through kernel block ids is what the block holds, in order."""

@@ -51,11 +51,13 @@ def test_what_the_pool_last_held_does_not_matter(
     assert differing(stock_hybrid, ours) == []
 
 
-def test_the_same_core_in_the_engines_process_serves_the_same(
+def test_the_same_core_in_the_engines_process_serves_parts_of_blocks_alike(
     engines: Engines, hybrid: Path, stock_hybrid: EngineResult
 ) -> None:
+    """A block is two kernel blocks, by our selection alone: vLLM's own would split none here."""
     env = kvquarry_env("inproc:", "inproc")
-    ours = engines.run(equality_job(hybrid, env, FEW_WAVES, **TIGHT))
+    job = equality_job(hybrid, env, FEW_WAVES, **TIGHT)
+    ours = engines.run(sabotaged(job, "split_kernel_blocks"))
     assert ours.served_by_kvquarry
     assert differing(stock_hybrid, ours) == []
 
@@ -108,7 +110,9 @@ def test_a_model_of_one_size_class_serves_the_same(
     assert differing(stock, ours) == []
 
 
-@pytest.mark.parametrize("fault", ["shift_ids", "skip_zeroing", "move_without_copying"])
+@pytest.mark.parametrize(
+    "fault", ["shift_ids", "skip_zeroing", "move_without_copying", "turn_kernel_blocks"]
+)
 def test_a_planted_fault_shows_in_the_outputs(
     engines: Engines, service: str, hybrid: Path, stock_hybrid: EngineResult, fault: str
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from vllm.config import SpeculativeConfig
+from vllm.v1.attention.backend import AttentionCGSupport
+from vllm.v1.attention.backend import MultipleOf as StockMultipleOf
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheGroupSpec,
@@ -15,10 +19,12 @@ from vllm.v1.kv_cache_interface import (
     MLAAttentionSpec,
 )
 from vllm.v1.kv_cache_layout import KVCacheLayout
+from vllm.v1.worker.utils import AttentionGroup
 
-from kvquarry_client.kernel_blocks import Supported
+from kvquarry_client.kernel_blocks import MultipleOf, Supported
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
 from kvquarry_vllm.grouping import mixed_groups
+from kvquarry_vllm.kernel_blocks import kernel_block_sizes
 
 BLOCK_TOKENS = 64
 PAGE_BYTES = BLOCK_TOKENS * 512
@@ -159,11 +165,54 @@ def pool_config(
 
 
 def backend_taking(sizes: Supported) -> type:
-    """An attention backend whose kernels take blocks of these sizes."""
+    """An attention backend of vLLM's whose kernels take blocks of these sizes."""
+    declared = [StockMultipleOf(s.base) if isinstance(s, MultipleOf) else s for s in sizes]
 
     class Backend:
         @staticmethod
-        def get_supported_kernel_block_sizes(_spec: KVCacheSpec) -> Supported:
-            return sizes
+        def get_name() -> str:
+            return f"TAKES_{sizes}"
+
+        @staticmethod
+        def get_supported_kernel_block_sizes(_spec: KVCacheSpec | None = None) -> list[Any]:
+            return declared
+
+        @classmethod
+        def full_cls_name(cls) -> tuple[str, str]:
+            return cls.__module__, cls.get_name()
+
+        @staticmethod
+        def get_builder_cls() -> type:
+            return _MetadataBuilder
 
     return Backend
+
+
+class _MetadataBuilder:
+    requires_block_table_width = False
+
+    def __init__(self, spec: KVCacheSpec, *_: Any) -> None:
+        self.spec = spec
+
+    @staticmethod
+    def get_cudagraph_support(*_: Any) -> AttentionCGSupport:
+        return AttentionCGSupport.NEVER
+
+
+def attention_groups(
+    config: MixedKVCacheConfig, backends: Iterable[type]
+) -> list[list[AttentionGroup]]:
+    """What a runner makes of a pool's layers, all of them with each of these backends."""
+    backends = list(backends)
+    return [
+        [AttentionGroup(one, group.layer_names, group.kv_cache_spec, index) for one in backends]
+        for index, group in enumerate(config.kv_cache_groups)
+    ]
+
+
+def runner_with(config: MixedKVCacheConfig, declared: Iterable[Supported]) -> SimpleNamespace:
+    """A model runner that knows its attention backends and asked how to cut the tensors."""
+    held = copy.deepcopy(config)
+    groups = attention_groups(held, map(backend_taking, declared))
+    sizes = kernel_block_sizes(held, groups)
+    return SimpleNamespace(kv_cache_config=held, attn_groups=groups, kernel_block_sizes=sizes)

@@ -7,8 +7,6 @@ of their geometry, none of their bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,9 +23,9 @@ from kvquarry_vllm.worker import memory_of
 from tests.vllm.configurations import (
     LAYOUTS,
     attention,
-    backend_taking,
     latent,
     pool_config,
+    runner_with,
     state,
     vllm_config,
 )
@@ -177,13 +175,15 @@ def test_a_worker_that_built_them_is_accepted(family: Family) -> None:
         for name, tensors in built_by_vllm(config, kernel_block_tokens(family), device=META).items()
     }
     vllm = vllm_config()
-    backends = cycle([backend_taking(sizes) for sizes in family.backends])
     vllm.compilation_config.static_forward_context = {
-        name: SimpleNamespace(kv_cache=cache, get_attn_backend=partial(next, backends))
-        for name, cache in bound.items()
+        name: SimpleNamespace(kv_cache=cache) for name, cache in bound.items()
     }
     worker = SimpleNamespace(
-        vllm_config=vllm, parallel_config=vllm.parallel_config, rank=0, device=META
+        vllm_config=vllm,
+        model_runner=runner_with(config, family.backends),
+        parallel_config=vllm.parallel_config,
+        rank=0,
+        device=META,
     )
     memory = memory_of(worker, config)
     check_worker(config.plan, memory.views, memory.buffer_bytes)

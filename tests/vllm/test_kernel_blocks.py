@@ -22,7 +22,7 @@ from kvquarry_client.kernel_blocks import (
     select_kernel_blocks,
 )
 from kvquarry_vllm.alignment import declared_by
-from tests.vllm.configurations import attention
+from tests.vllm.configurations import attention, backend_taking
 from tests.vllm.slot_mapping import stock_slots
 
 #: What backends of each kind declare: FlashAttention, FlashInfer, Triton; AITER, unified; latent
@@ -41,22 +41,6 @@ def declarations() -> st.SearchStrategy[list[Supported]]:
     """What the backends of one group take: all of one platform, or anything at all."""
     of_platform = [st.sampled_from(DECLARED[name]) for name in DECLARED]
     return st.one_of([st.lists(one, min_size=1, max_size=3) for one in (*of_platform, ANYTHING)])
-
-
-def backend_taking(sizes: Supported) -> type:
-    """A vLLM backend that declares these sizes."""
-    declared = [StockMultipleOf(s.base) if isinstance(s, MultipleOf) else s for s in sizes]
-
-    class Backend:
-        @staticmethod
-        def get_name() -> str:
-            return "FAKE"
-
-        @staticmethod
-        def get_supported_kernel_block_sizes(spec: object = None) -> list[int | StockMultipleOf]:
-            return declared
-
-    return Backend
 
 
 @given(block_tokens=BLOCKS, backends=declarations())

@@ -26,9 +26,9 @@ from kvquarry_vllm.settings import Settings
 from kvquarry_vllm.worker import WorkerRefused, memory_of, register_built
 from tests.vllm.configurations import (
     LAYOUTS,
-    backend_taking,
     hybrid_layers,
     pool_config,
+    runner_with,
     vllm_config,
 )
 from tests.vllm.test_geometry import built_by_vllm
@@ -39,15 +39,14 @@ SETTINGS = Settings(parse_target("inproc:"), "engine", 1.0)
 def built(config: MixedKVCacheConfig, kernel_block_tokens: int = 64, rank: int = 0) -> Any:
     """A vLLM worker whose layers are bound as vLLM binds them."""
     bound = built_by_vllm(config, kernel_block_tokens)
-    vllm, backend = vllm_config(), backend_taking([kernel_block_tokens])
+    vllm = vllm_config()
     vllm.compilation_config.static_forward_context = {
-        name: SimpleNamespace(
-            kv_cache=tensors if len(tensors) > 1 else tensors[0], get_attn_backend=lambda: backend
-        )
+        name: SimpleNamespace(kv_cache=tensors if len(tensors) > 1 else tensors[0])
         for name, tensors in bound.items()
     }
     return SimpleNamespace(
         vllm_config=vllm,
+        model_runner=runner_with(config, [[kernel_block_tokens]]),
         parallel_config=vllm.parallel_config,
         rank=rank,
         device=torch.device("cpu"),
@@ -67,11 +66,18 @@ def test_what_vllm_built_is_what_the_plan_asks_for(kernel_block_tokens: int) -> 
 def test_tensors_that_are_cut_otherwise_than_selected_do_not_fit() -> None:
     config = pool_config(hybrid_layers())
     worker = built(config, kernel_block_tokens=32)
-    for layer in worker.vllm_config.compilation_config.static_forward_context.values():
-        layer.get_attn_backend = lambda: backend_taking([64])
+    worker.model_runner = runner_with(config, [[64]])
     memory = memory_of(worker, config)
     with pytest.raises(UsageError):
         check_worker(config.plan, memory.views, memory.buffer_bytes)
+
+
+def test_a_runner_that_never_asked_for_kernel_blocks_is_refused() -> None:
+    config = pool_config(hybrid_layers())
+    worker = built(config)
+    worker.model_runner = SimpleNamespace(kv_cache_config=config)
+    with pytest.raises(WorkerRefused, match=r"SimpleNamespace .*kernel blocks.*KVQUARRY_TARGET"):
+        memory_of(worker, config)
 
 
 def test_equal_workers_have_equal_digests_and_others_do_not() -> None:

@@ -16,6 +16,7 @@ from kvquarry_vllm import capacity
 from kvquarry_vllm.config import MixedKVCacheConfig, mixed_config
 from kvquarry_vllm.drafts import pool_groups
 from kvquarry_vllm.gates.hooks import Hook
+from kvquarry_vllm.gates.kernel_block_hooks import kernel_block_hooks
 from kvquarry_vllm.gates.request_check import request_hooks
 from kvquarry_vllm.grouping import Grouping, mixed_groups
 from kvquarry_vllm.log import logger
@@ -37,6 +38,7 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
             counting_concurrency,
         ),
         Hook("vllm.v1.engine.core", "get_kv_cache_configs", opening_pool(settings)),
+        *kernel_block_hooks(),
         *registering_hooks(settings),
         Hook(
             "vllm.v1.worker.gpu_worker", "Worker.compile_or_warm_up_model", guarding_worker_warm_up
