@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Boundaries, Landmarks
 from loadtest.traffic import MadeUpRequest
 
 _BLOCK_TOKENS = 16
@@ -34,7 +35,7 @@ def shadow_settings(plan: Plan) -> ShadowSettings:
         lookahead_tokens=0,
         must_fit_whole=True,
         keep_free_blocks=(),
-        retention=Retention(plan.hash_tokens, 0),
+        checkpoints=Checkpoints(Boundaries(), plan.hash_tokens),
     )
 
 
@@ -109,8 +110,8 @@ class EngineSession:
     def _computed(self, running: _Running, end: int) -> None:
         request = running.request
         running.num_computed = end
-        checkpoints = (request.prompt_tokens - 1, running.junction_tokens)
-        self._shadow.commit(request.request_id, request.hashes, end, checkpoints)
+        landmarks = Landmarks((request.prompt_tokens - 1,), (running.junction_tokens,))
+        self._shadow.commit(request.request_id, request.hashes, end, landmarks)
         if end == request.num_tokens:
             self._shadow.free(request.request_id)
             self._running.remove(running)

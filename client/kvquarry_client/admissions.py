@@ -122,7 +122,7 @@ class Admissions:
     def _keep_free(self, waiting: Waiting) -> tuple[int, ...]:
         """Blocks by class that an admission leaves to those that run."""
         settings, roster = self._settings, self._roster
-        align = settings.retention.alignment_tokens if settings.retention else 0
+        align = settings.checkpoints.alignment_tokens if settings.checkpoints else 0
         num_prompts = roster.num_prompts + (0 < align < waiting.num_tokens)
         reserve = self._reserve.blocks(len(roster.live), num_prompts)
         watermark = settings.keep_free_blocks or [0] * len(reserve)

@@ -1,23 +1,24 @@
 """Full blocks become findable: which ones, and under which names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.records import ShadowRequest
 from kvquarry_client.scheduling import Committed
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import BlockHash, KindId
 from kvquarry_core.messages import FullRows
 from kvquarry_core.plan import GroupKind, Plan
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Landmarks
 
 
 class Commits:
     """Tells the pool of the blocks that requests have filled, and remembers whether states were."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, retention: Retention | None) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger, checkpoints: Checkpoints | None) -> None:
         self._plan = plan
         self._ledger = ledger
-        self._retention = retention
+        self._checkpoints = checkpoints
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         # A draft model gives up one hash unit: a later request resumes that much earlier, unless it
         # goes on beyond the boundary with the same text.
@@ -29,7 +30,7 @@ class Commits:
         request: ShadowRequest,
         hashes: Sequence[BlockHash],
         num_tokens: int,
-        boundaries: Iterable[int],
+        landmarks: Landmarks,
     ) -> list[Committed]:
         """Make the full blocks of a request's first ``num_tokens`` tokens findable, each once.
 
@@ -37,16 +38,17 @@ class Commits:
             request: Whose blocks they are.
             hashes: Hashes at the plan's ``hash_tokens``.
             num_tokens: Tokens whose content is final, this step's included.
-            boundaries: Positions worth a checkpoint, see :class:`Retention`.
+            landmarks: Where its text is known to be gone on from.
         """
-        if self._retention is None:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
             return []
         if self._draft_tokens:
-            ends = list(boundaries)
-            boundaries = ends + [end - self._draft_tokens for end in ends]
+            landmarks = self._and_drafted(landmarks)
+        landmarks = landmarks.aligned(checkpoints.alignment_tokens)
         committed = []
         for kind, table in zip(self._kind_ids, request.tables, strict=True):
-            positions = request.commitable(kind, num_tokens, self._retention, boundaries)
+            positions = request.commitable(kind, num_tokens, checkpoints, landmarks)
             if positions:
                 names = self._names_of(kind, hashes, positions)
                 rows = FullRows(request.handle, kind, names, table.blocks_at(positions))
@@ -61,6 +63,18 @@ class Commits:
         """Whether states were committed since the last call: from the next step on they are hit."""
         taken, self._has_states = self._has_states, False
         return taken
+
+    def _and_drafted(self, landmarks: Landmarks) -> Landmarks:
+        """Where requests go on from with and without what a draft model gives up."""
+        return Landmarks(
+            tuple(self._with_and_without(landmarks.prompt_ends)),
+            tuple(self._with_and_without(landmarks.junctions)),
+        )
+
+    def _with_and_without(self, places: Iterable[int]) -> Iterator[int]:
+        for place in places:
+            yield place
+            yield place - self._draft_tokens
 
     def _names_of(
         self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]

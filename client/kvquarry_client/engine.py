@@ -17,6 +17,7 @@ from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
 from kvquarry_client.wire import plans
+from kvquarry_core.errors import UsageError
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
@@ -35,11 +36,13 @@ class OpenedPool:
         pool_id: Names the pool; :func:`ledger_of` finds its ledger.
         incarnation: Which life of the engine this is; earlier ones are fenced.
         plan: How the memory is cut.
+        policies: What the pool goes by.
     """
 
     pool_id: str
     incarnation: int
     plan: Plan
+    policies: PolicyNames
 
 
 def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
@@ -59,7 +62,7 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     ``pin_cap`` is the share of the pool that pins may hold with ``inproc:``; a service has its own.
 
     Raises:
-        UsageError: Of ``inproc:``, when there is no policy of a name.
+        UsageError: There is no retention of the name here, or with ``inproc:`` no other policy.
         ServiceUnavailable: Nobody answered in time.
         ServiceError: The service refused.
         PlanError: The memory or the groups admit no plan.
@@ -68,8 +71,25 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
         return _open_inproc(plan, policies, pin_cap)
+    check_retention(policies)
     request = plans.open_request(engine, groups, pool_bytes, num_workers, model, policies)
     return _open_remote(where, request, plan, connect_timeout_s)
+
+
+def check_retention(policies: PolicyNames) -> None:
+    """Refuse a retention that this process could not go by: unlike other policies it runs here.
+
+    Raises:
+        UsageError: With those there are.
+    """
+    try:
+        installed_policies().make_retention(policies.or_else(PolicyNames()).retention)
+    except UsageError as error:
+        raise UsageError(
+            error.reason,
+            f"{error}. A retention runs in the engine's process: install its package there, too, "
+            "or choose another (KVQUARRY_RETENTION)",
+        ) from error
 
 
 def ledger_of(pool_id: str) -> Ledger:
@@ -78,11 +98,11 @@ def ledger_of(pool_id: str) -> Ledger:
 
 
 def _open_inproc(plan: Plan, policies: PolicyNames, pin_cap: float) -> OpenedPool:
-    chosen = installed_policies().make(policies.or_else(PolicyNames()))
-    chosen = replace(chosen, pin_cap=pin_cap)
+    names = policies.or_else(PolicyNames())
+    chosen = replace(installed_policies().make(names), pin_cap=pin_cap)
     pool_id, ledger = open_inproc(plan, chosen)
     _ledgers[pool_id] = ledger
-    return OpenedPool(pool_id, 1, plan)
+    return OpenedPool(pool_id, 1, plan, names)
 
 
 def _open_remote(
@@ -96,6 +116,8 @@ def _open_remote(
         timeout_s=connect_timeout_s,
     )
     plans.check_same_plan(plan, opened.plan)
+    names = plans.policies_from_wire(opened.policies)
+    check_retention(names)
     if opened.earlier_was_attached:
         logger.warning(
             "engine %s has taken the pool of an attached engine of its name at %s: if that was no "
@@ -107,4 +129,4 @@ def _open_remote(
     session.start()
     _ledgers[opened.pool_id] = session
     atexit.register(session.close)
-    return OpenedPool(opened.pool_id, opened.incarnation, plan)
+    return OpenedPool(opened.pool_id, opened.incarnation, plan, names)

@@ -3,7 +3,7 @@
 What it was granted and has not spent is in :mod:`kvquarry_client.unspent`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvquarry_client.renames import Renames
@@ -13,11 +13,12 @@ from kvquarry_client.tables import ANY_NUMBER, Columns, make_table
 from kvquarry_client.unspent import Unspent
 from kvquarry_client.worth import worth_keeping
 from kvquarry_core.books import Holding
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import NULL_BLOCK, BlockId, Handle, KindId
 from kvquarry_core.messages import Admission
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Landmarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +122,23 @@ class ShadowRequest:
             ]
         )
 
-    def is_quiet(self, num_slots: int, num_processed: int, retention: Retention | None) -> bool:
+    def is_quiet(self, num_slots: int, num_processed: int, checkpoints: Checkpoints | None) -> bool:
         """Whether a step to ``num_slots`` has nothing to grow, to retire or to commit.
 
         This is what most decode steps ask, so the answer is kept until something moves.
         """
         quiet = self._quiet
         if quiet is None:
-            quiet = self._quiet = self._measure_quiet(retention)
+            quiet = self._quiet = self._measure_quiet(checkpoints)
         if num_slots > quiet.most_slots or num_processed > quiet.most_processed:
             return False
         self.num_slots = num_slots
         return True
 
-    def _measure_quiet(self, retention: Retention | None) -> "_Quiet":
+    def _measure_quiet(self, checkpoints: Checkpoints | None) -> "_Quiet":
         most_slots = min(table.most_slots() for table in self.tables)
-        if retention is not None:
-            align = retention.alignment_tokens
+        if checkpoints is not None:
+            align = checkpoints.alignment_tokens
             for kind, table in zip(self._kind_ids, self.tables, strict=True):
                 spec = self._plan.spec_of_kind(kind)
                 if spec.may_be_hit:
@@ -262,19 +263,22 @@ class ShadowRequest:
             self._stock.recycle(kind, table.private_rows())
 
     def commitable(
-        self, kind: KindId, num_tokens: int, retention: Retention, boundaries: Iterable[int]
+        self, kind: KindId, num_tokens: int, checkpoints: Checkpoints, landmarks: Landmarks
     ) -> Sequence[int]:
-        """Positions of one kind that became full and deserve a hash; each is named once."""
+        """Positions of one kind that became full and deserve a hash; each is named once.
+
+        The landmarks are aligned, see :meth:`Landmarks.aligned`.
+        """
         table, spec = self.tables[kind], self._plan.spec_of_kind(kind)
         if not spec.may_be_hit:
             return ()
-        usable = num_tokens // retention.alignment_tokens * retention.alignment_tokens
+        usable = num_tokens // checkpoints.alignment_tokens * checkpoints.alignment_tokens
         first, end = table.num_settled, usable // spec.block_tokens
         if end <= first:
             return ()
         table.num_settled = end
         self._quiet = None
-        positions = worth_keeping(spec, range(first, end), retention, boundaries)
+        positions = worth_keeping(spec, range(first, end), checkpoints, landmarks)
         if spec.kind is not GroupKind.FULL_ATTENTION:
             # A window narrower than the alignment gives rows up before they could be hit.
             positions = [position for position in positions if table.row(position) is not None]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import BlockHash, BlockId, KindId
-from kvquarry_core.retention import Retention
 
 #: How far ahead blocks are asked for where nobody says otherwise: a request runs low about every
 #: hundred steps then, and asks for all others, too.
@@ -20,7 +20,7 @@ class ShadowSettings:
         lookahead_tokens: Draft slots beyond it.
         must_fit_whole: Whether a request is admitted only if all of it could fit now.
         keep_free_blocks: Blocks of each class an admission must leave free while others run.
-        retention: Which states are kept as checkpoints; None where nothing is ever committed.
+        checkpoints: Which of them are kept; None where nothing is ever committed.
         moves_blocks: Whether the engine's workers can move blocks: then every step is marked.
         in_flight_tokens: The most tokens on their way at once, where steps overlap; 0 for those of
             one step.
@@ -35,7 +35,7 @@ class ShadowSettings:
     lookahead_tokens: int
     must_fit_whole: bool
     keep_free_blocks: tuple[int, ...]
-    retention: Retention | None
+    checkpoints: Checkpoints | None
     ahead_tokens: int = 0
     check_steps: int = 0
     in_flight_tokens: int = 0

@@ -38,6 +38,7 @@ from kvquarry_core.ids import BlockHash, BlockId, Handle
 from kvquarry_core.messages import Pinned, PinRefusal, PinRequest
 from kvquarry_core.plan import Plan
 from kvquarry_core.relocation import Move
+from kvquarry_core.retention import Landmarks
 
 #: How often refusals are forgotten where something was pinned.
 _STEPS_PER_LAPSE = 64
@@ -55,7 +56,7 @@ class Shadow:
         self._roster = Roster()
         self._refusals = RefusalMemo()
         self._orders = WorkerOrders(plan)
-        self._commits = Commits(plan, ledger, settings.retention)
+        self._commits = Commits(plan, ledger, settings.checkpoints)
         self._idle = IdleBlocks(plan, ledger, self._roster, self._refusals, settings)
         self._stocks = self._idle.stock.stocks
         self._supply = Supply(
@@ -127,7 +128,7 @@ class Shadow:
 
     def is_quiet(self, request: ShadowRequest, num_slots: int, num_processed: int) -> bool:
         """Whether a running request's step needs nothing: neither allocate nor commit has work."""
-        return request.is_quiet(num_slots, num_processed, self._settings.retention)
+        return request.is_quiet(num_slots, num_processed, self._settings.checkpoints)
 
     def allocate(self, request: ShadowRequest, allocation: Allocation) -> bool:
         """Give a running request the blocks its next tokens need; False where there are none."""
@@ -148,7 +149,7 @@ class Shadow:
         request_id: str,
         hashes: Sequence[BlockHash],
         num_tokens: int,
-        boundaries: Iterable[int],
+        landmarks: Landmarks,
     ) -> list[Committed]:
         """Make the full blocks of the first ``num_tokens`` tokens findable.
 
@@ -156,7 +157,7 @@ class Shadow:
             request_id: A live request; others have nothing to commit.
             hashes: Hashes at the plan's ``hash_tokens``.
             num_tokens: Tokens whose content is final, this step's included.
-            boundaries: Positions worth a checkpoint, see :class:`Retention`.
+            landmarks: Where its text is known to be gone on from.
 
         Returns:
             For every kind with new commits, the positions committed.
@@ -164,7 +165,7 @@ class Shadow:
         request = self._roster.live.get(request_id)
         if request is None:
             return []
-        committed = self._commits.commit(request, hashes, num_tokens, boundaries)
+        committed = self._commits.commit(request, hashes, num_tokens, landmarks)
         for one in committed:
             self._admissions.note_committed(one.names)
         return committed

@@ -1,56 +1,48 @@
 """Which of a request's full blocks deserve a hash: those that a later request would read.
 
-A pool's :class:`~kvquarry_core.retention.Retention` says at which lengths later requests are
-expected to resume. Full attention reads everything then, a state one row, a sliding window what it
+A pool's :class:`~kvquarry_core.retention.Retention` says at which lengths later requests may
+resume. Full attention reads everything then, a state one row, a sliding window what it
 reaches. Local chunks are kept whole, as in vLLM.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.group_rules import SlidingWindow
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Landmarks
 
 
 def worth_keeping(
-    spec: GroupSpec, positions: range, retention: Retention, boundaries: Iterable[int]
+    spec: GroupSpec, positions: range, checkpoints: Checkpoints, landmarks: Landmarks
 ) -> Sequence[int]:
     """Those of some positions that are worth a hash.
 
     Args:
         spec: The kind, one that may be hit.
         positions: Full blocks.
-        retention: Where later requests may resume.
-        boundaries: Proven places, see :meth:`Retention.keeps`.
+        checkpoints: Where later requests may resume.
+        landmarks: Of the request, aligned.
     """
     if spec.kind is GroupKind.SLIDING_WINDOW:
-        return _within_reach(SlidingWindow(spec), positions, retention, boundaries)
+        return _within_reach(SlidingWindow(spec), positions, checkpoints, landmarks)
     if spec.kind is not GroupKind.RECURRENT_STATE:
         return positions
-    return _states(spec.block_tokens, positions, retention, boundaries)
+    return _states(spec.block_tokens, positions, checkpoints, landmarks)
 
 
 def _states(
-    block_tokens: int, positions: range, retention: Retention, boundaries: Iterable[int]
-) -> list[int]:
-    """Positions whose state is kept; :meth:`Retention.keeps` has the last word on each.
-
-    Without an interval only the boundaries are asked about: a chunk has few of them and hundreds of
-    positions.
-    """
-    boundaries = list(boundaries)
-    asked: Iterable[int] = positions
-    if retention.interval_tokens == 0:
-        align = retention.alignment_tokens
-        ends = {boundary // align * align // block_tokens - 1 for boundary in boundaries}
-        asked = sorted(end for end in ends if end in positions)
-    return [
-        position for position in asked if retention.keeps((position + 1) * block_tokens, boundaries)
-    ]
+    block_tokens: int, positions: range, checkpoints: Checkpoints, landmarks: Landmarks
+) -> Sequence[int]:
+    """Positions whose state is kept: the last before the length."""
+    first, end = positions.start + 1, positions.stop + 1
+    lengths = range(first * block_tokens, end * block_tokens, block_tokens)
+    kept = checkpoints.retention.kept(lengths, landmarks)
+    return positions if kept is lengths else [length // block_tokens - 1 for length in kept]
 
 
 def _within_reach(
-    window: SlidingWindow, positions: range, retention: Retention, boundaries: Iterable[int]
+    window: SlidingWindow, positions: range, checkpoints: Checkpoints, landmarks: Landmarks
 ) -> list[int]:
     """Positions that are read at one of the lengths kept; some of these are still to come.
 
@@ -61,7 +53,7 @@ def _within_reach(
     least = max((positions.start + 1 - window.num_dropped) * window.block_tokens, 1)
     most = window.last_tokens(positions.stop - 1)
     done = positions.start
-    for num_tokens in retention.lengths_kept(least, most, boundaries):
+    for num_tokens in checkpoints.within(least, most, landmarks):
         first = max(done, window.first_position(num_tokens))
         end = min(num_tokens // window.block_tokens + window.num_dropped, positions.stop)
         kept += range(first, end)

@@ -10,6 +10,7 @@ from kvquarry_client.kernel_blocks import KernelBlocks
 from kvquarry_client.scheduling import DEFAULT_AHEAD_TOKENS
 from kvquarry_core.ids import GroupId
 from kvquarry_core.plan import Plan, make_plan
+from kvquarry_core.policies import PolicyNames
 from kvquarry_core.worker_layout import Arrangement
 from kvquarry_vllm import capacity
 from kvquarry_vllm.drafts import pool_groups
@@ -33,6 +34,8 @@ class MixedKVCacheConfig(KVCacheConfig):
         max_in_flight_tokens: Tokens of all steps that overlap.
         ahead_tokens: Blocks are asked for so many tokens before they are needed.
         moves_blocks: Whether the workers move blocks when the pool's owner says so.
+        retention: Which checkpoints stay, by name; "engine" for what
+            ``prefix_cache_retention_interval`` says.
         check_steps: Debugging: every so many steps both sides compare their books; 0 for never.
         watermark: Share of the blocks that stay free when a request is admitted.
         target: Where the accounting is, as in ``KVQUARRY_TARGET``; None until the pool is open.
@@ -53,6 +56,7 @@ class MixedKVCacheConfig(KVCacheConfig):
     watermark: float = field(kw_only=True)
     ahead_tokens: int = field(default=DEFAULT_AHEAD_TOKENS, kw_only=True)
     moves_blocks: bool = field(default=False, kw_only=True)
+    retention: str = field(default=PolicyNames().retention, kw_only=True)
     check_steps: int = field(default=0, kw_only=True)
     target: str | None = field(default=None, kw_only=True)
     engine: str | None = field(default=None, kw_only=True)

@@ -15,13 +15,14 @@ from vllm.v1.request import Request, RequestStatus
 from kvquarry_client.engine import ledger_of
 from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
 from kvquarry_vllm.manager_parts import Constants, DetachedPool
 from kvquarry_vllm.pinning import NoPinning, Pinning, PromptPinning
-from kvquarry_vllm.requests import RequestReader
-from kvquarry_vllm.shadow_settings import retention_of, shadow_settings
+from kvquarry_vllm.requests import RequestReader, landmarks_of
+from kvquarry_vllm.shadow_settings import checkpoints_of, shadow_settings
 from kvquarry_vllm.wishes import wishes_of
 from kvquarry_vllm.zeroing import MemoryOrders
 
@@ -40,14 +41,14 @@ def make_kv_cache_manager(
     **_constants: Any,
 ) -> "QuarryKVCacheManager":
     """Stand in for ``KVCacheManager(...)`` where the pool is one of ours."""
-    retention = retention_of(kv_cache_config, scheduler_block_size) if enable_caching else None
-    settings = shadow_settings(kv_cache_config, retention, watermark)
+    checkpoints = checkpoints_of(kv_cache_config, scheduler_block_size) if enable_caching else None
+    settings = shadow_settings(kv_cache_config, checkpoints, watermark)
     shadow = Shadow(kv_cache_config.plan, ledger_of(kv_cache_config.pool_id), settings)
     return QuarryKVCacheManager(
         kv_cache_config,
         shadow,
+        checkpoints=checkpoints,
         max_model_len=max_model_len,
-        enable_caching=enable_caching,
         log_stats=log_stats,
         enable_kv_cache_events=enable_kv_cache_events,
     )
@@ -64,23 +65,24 @@ class QuarryKVCacheManager:
         kv_cache_config: MixedKVCacheConfig,
         shadow: Shadow,
         *,
+        checkpoints: Checkpoints | None,
         max_model_len: int,
-        enable_caching: bool,
         log_stats: bool,
         enable_kv_cache_events: bool,
     ) -> None:
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
-        self.enable_caching = enable_caching
+        self.enable_caching = checkpoints is not None
         self.log_stats = log_stats
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.empty_kv_cache_blocks = BlockIds([[] for _ in range(self.num_kv_cache_groups)])
         self.shadow = shadow
+        self.checkpoints = checkpoints
         self.coordinator = Constants(kv_cache_config)
         self.block_pool = DetachedPool(shadow)
         self._reader = RequestReader(shadow.plan, max_model_len)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
-        self._pinning: PromptPinning = Pinning(shadow) if enable_caching else NoPinning()
+        self._pinning: PromptPinning = Pinning(shadow) if checkpoints else NoPinning()
         self._events = (
             EventLog(shadow.plan, kv_cache_config) if enable_kv_cache_events else NoEvents()
         )
@@ -160,11 +162,8 @@ class QuarryKVCacheManager:
         """Make the full blocks of a request's first tokens findable."""
         if not self.enable_caching:
             return
-        boundaries = [request.num_prompt_tokens - 1]
-        if request.shared_prefix_boundary:
-            boundaries.append(request.shared_prefix_boundary)
         commits = self.shadow.commit(
-            request.request_id, request.block_hashes, num_computed_tokens, boundaries
+            request.request_id, request.block_hashes, num_computed_tokens, landmarks_of(request)
         )
         if commits:
             self._note_evictions()

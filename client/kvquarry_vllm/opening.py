@@ -45,6 +45,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         worker_config.ahead_tokens = settings.ahead_tokens
         worker_config.check_steps = settings.check_steps
         worker_config.moves_blocks = settings.moves_blocks
+        worker_config.retention = opened.policies.retention
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation
     _say_what_is_open(config)
@@ -73,7 +74,7 @@ def _check_same_plan(config: MixedKVCacheConfig, opened: OpenedPool) -> None:
 def _say_what_is_open(config: MixedKVCacheConfig) -> None:
     plan = config.plan
     logger.info(
-        "kvquarry pool %s of engine %s at %s: %d slabs; %s",
+        "kvquarry pool %s of engine %s at %s: %d slabs; %s; retention %s",
         config.pool_id,
         config.engine,
         config.target,
@@ -82,6 +83,7 @@ def _say_what_is_open(config: MixedKVCacheConfig) -> None:
             f"{c.num_blocks} blocks of {c.page_bytes} bytes a layer ({_padding(c)})"
             for c in plan.classes
         ),
+        config.retention,
     )
 
 

@@ -7,6 +7,7 @@ from vllm.v1.request import Request
 from kvquarry_client.scheduling import Waiting
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind, Plan
+from kvquarry_core.retention import Landmarks
 from kvquarry_vllm.wishes import wishes_of
 
 
@@ -35,3 +36,11 @@ class RequestReader:
             return 0
         inputs = range(len(request.mm_features))
         return sum(request.get_num_encoder_embeds(index) for index in inputs)
+
+
+def landmarks_of(request: Request) -> Landmarks:
+    """Where a request's text is known to be gone on from."""
+    junction_tokens = request.shared_prefix_boundary
+    return Landmarks(
+        (request.num_prompt_tokens - 1,), (junction_tokens,) if junction_tokens else ()
+    )

@@ -108,6 +108,7 @@ def _policies(environ: Mapping[str, str]) -> PolicyNames:
         environ.get("KVQUARRY_PLACEMENT", ""),
         environ.get("KVQUARRY_EVICTION", ""),
         environ.get("KVQUARRY_RELOCATION", ""),
+        environ.get("KVQUARRY_RETENTION", ""),
     )
     return chosen.or_else(NO_CHOICE_BUT_STAY)
 

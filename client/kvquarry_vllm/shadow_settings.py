@@ -1,13 +1,15 @@
 """What an engine's shadow is told once, from what vLLM was configured with."""
 
 from kvquarry_client.scheduling import ShadowSettings
-from kvquarry_core.retention import Retention
+from kvquarry_core.checkpoints import Checkpoints
+from kvquarry_core.policies import installed_policies
+from kvquarry_core.retention import Boundaries, Dense, Interval, Retention
 from kvquarry_vllm.capacity import counted_group
 from kvquarry_vllm.config import MixedKVCacheConfig
 
 
 def shadow_settings(
-    kv_cache_config: MixedKVCacheConfig, retention: Retention | None, watermark: float
+    kv_cache_config: MixedKVCacheConfig, checkpoints: Checkpoints | None, watermark: float
 ) -> ShadowSettings:
     """An engine's settings; ``watermark`` is vLLM's share of blocks that admissions leave free."""
     return ShadowSettings(
@@ -15,7 +17,7 @@ def shadow_settings(
         lookahead_tokens=kv_cache_config.num_lookahead_tokens,
         must_fit_whole=kv_cache_config.reserve_full_sequence,
         keep_free_blocks=_keep_free(kv_cache_config, watermark),
-        retention=retention,
+        checkpoints=checkpoints,
         ahead_tokens=kv_cache_config.ahead_tokens,
         check_steps=kv_cache_config.check_steps,
         in_flight_tokens=kv_cache_config.max_in_flight_tokens,
@@ -31,6 +33,15 @@ def _keep_free(kv_cache_config: MixedKVCacheConfig, watermark: float) -> tuple[i
     return tuple(keep_free) if num_blocks else ()
 
 
-def retention_of(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Retention:
-    """Which states stay as checkpoints, where content is cached at all."""
-    return Retention(alignment_tokens, kv_cache_config.prefix_cache_retention_interval)
+def checkpoints_of(kv_cache_config: MixedKVCacheConfig, alignment_tokens: int) -> Checkpoints:
+    """Which states and windows stay, where content is cached at all."""
+    chosen = installed_policies().make_retention(kv_cache_config.retention)
+    interval_tokens = kv_cache_config.prefix_cache_retention_interval
+    return Checkpoints(chosen or _retention_of_engine(interval_tokens), alignment_tokens)
+
+
+def _retention_of_engine(interval_tokens: int | None) -> Retention:
+    """What vLLM's ``prefix_cache_retention_interval`` says, kept where chunks happen to end."""
+    if interval_tokens is None:
+        return Dense()
+    return Interval(interval_tokens) if interval_tokens else Boundaries()

@@ -4,6 +4,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Mapping
 
+from kvquarry_core.policies import is_offered
 from kvquarry_server.addresses import (
     Address,
     InvalidAddress,
@@ -95,10 +96,10 @@ def tcp_or_off(text: str) -> TcpAddress | None:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """One of a few words."""
+    """One of a few words; one that ends in ``-N`` takes a number there."""
 
     def choose(text: str) -> str:
-        if text not in choices:
+        if not is_offered(text, choices):
             raise argparse.ArgumentTypeError(f"write one of {', '.join(choices)}, not {text!r}")
         return text
 

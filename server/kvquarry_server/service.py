@@ -54,7 +54,9 @@ class Service:
         policy = Policy(
             lease_s=settings.lease_s,
             attach_s=settings.attach_s,
-            pool_policies=PolicyNames(settings.placement, settings.eviction, settings.relocation),
+            pool_policies=PolicyNames(
+                settings.placement, settings.eviction, settings.relocation, settings.retention
+            ),
             pin_cap=settings.pin_cap,
             catalog=installed_policies(),
         )

@@ -46,6 +46,7 @@ class ServeSettings:
         placement: Where new blocks go, unless an engine chooses otherwise.
         eviction: What goes first when memory is short; likewise.
         relocation: What may be moved for a large block; likewise.
+        retention: Which checkpoints stay; likewise.
         pin_cap: The share of a pool that pins may hold; 0 for no pins.
         has_reflection: Whether the service describes its API to whoever asks.
         drain_s: How long engines may go on after SIGTERM.
@@ -62,6 +63,7 @@ class ServeSettings:
     placement: str
     eviction: str
     relocation: str
+    retention: str
     pin_cap: float
     has_reflection: bool
     drain_s: float
@@ -134,6 +136,7 @@ def add_serve_flags(
     flags.choose("placement", default.placement, offered.placements, "where new blocks go")
     flags.choose("eviction", default.eviction, offered.evictions, "what goes first")
     flags.choose("relocation", default.relocation, offered.relocations, "what may move")
+    flags.choose("retention", default.retention, offered.retentions, "which checkpoints stay")
     flags.add(
         "pin-cap", str(DEFAULT_PIN_CAP), share, "the share of a pool that pins may hold, 0 for none"
     )
@@ -168,6 +171,7 @@ def serve_settings(arguments: argparse.Namespace) -> ServeSettings:
         placement=arguments.placement,
         eviction=arguments.eviction,
         relocation=arguments.relocation,
+        retention=arguments.retention,
         pin_cap=arguments.pin_cap,
         has_reflection=arguments.reflection == "on",
         drain_s=arguments.drain_seconds,

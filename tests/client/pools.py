@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from kvquarry_client.inproc import InprocLedger, open_inproc, register_inproc_worker
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Boundaries, Landmarks
 from kvquarry_core.usage import usage_of
 from kvquarry_core.worker_layout import planned_views
 
@@ -36,7 +37,7 @@ class Engine:
         allocation = Allocation(num_tokens, num_tokens, hit_tokens)
         admitted = self.shadow.allocate_first(waiting, allocation, keep_free=True) is not None
         if admitted:
-            self.shadow.commit(request_id, waiting.hashes, num_tokens, [num_tokens])
+            self.shadow.commit(request_id, waiting.hashes, num_tokens, Landmarks((num_tokens,)))
         check_integrity(self.ledger.pool)
         return admitted
 
@@ -65,7 +66,7 @@ def engine(
         lookahead_tokens=0,
         must_fit_whole=True,
         keep_free_blocks=keep_free_blocks,
-        retention=Retention(BLOCK, 0),
+        checkpoints=Checkpoints(Boundaries(), BLOCK),
         ahead_tokens=ahead_tokens,
         check_steps=1,
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kvquarry_client.scheduling import Allocation
+from kvquarry_core.retention import Landmarks
 from tests.client.pools import ATTENTION, BLOCK, CHUNK, Engine, engine, prompt
 
 AHEAD = 8 * BLOCK
@@ -107,7 +108,9 @@ def test_a_refusal_is_asked_about_again_only_for_content_it_could_hit(
     assert quarry.decode("running", 5 * BLOCK)
     assert not quarry.admit("refused", 50 * BLOCK)
     asked = quarry.ledger.num_exchanges
-    assert quarry.shadow.commit("running", prompt(content, 5 * BLOCK).hashes, 5 * BLOCK, [])
+    assert quarry.shadow.commit(
+        "running", prompt(content, 5 * BLOCK).hashes, 5 * BLOCK, Landmarks()
+    )
     quarry.shadow.lookup(prompt("refused", 50 * BLOCK))
     assert quarry.ledger.num_exchanges == asked + asks
 

@@ -14,6 +14,7 @@ from kvquarry_client import empty_slots
 from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_core.ids import NULL_BLOCK, KindId
 from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.retention import Landmarks
 from kvquarry_core.usage import usage_of
 from tests.client.pools import ATTENTION, BLOCK, HYBRID, STATE, Engine, engine, prompt
 from tests.strategies import examples
@@ -44,7 +45,7 @@ class Scene:
         if self.quarry.decode(name, num_tokens):
             self.lengths[name] = num_tokens
             hashes = prompt(name, num_tokens).hashes
-            self.quarry.shadow.commit(name, hashes, num_tokens, [num_tokens])
+            self.quarry.shadow.commit(name, hashes, num_tokens, Landmarks((num_tokens,)))
         else:
             self.free(name)
 

@@ -7,14 +7,15 @@ import pytest
 from kvquarry_client.inproc import open_inproc, register_inproc_worker
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Boundaries, Dense, Interval, Landmarks, Retention
 from kvquarry_core.worker_layout import planned_views
 
 #: One state per interval, or only those at proven places.
-SPARSE, DENSE = 0, None
+SPARSE, DENSE = Boundaries(), Dense()
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Requests:
     """One request after the other, each from its lookup to its end."""
 
     groups: list[GroupSpec]
-    retention: Retention
+    checkpoints: Checkpoints
     max_chunk: int = 1 << 20
     pool_bytes: int = 4_000_000
     hits: list[int] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Requests:
         self.plan = make_plan(self.groups, self.pool_bytes)
         pool_id, self.ledger = open_inproc(self.plan)
         register_inproc_worker(pool_id, list(planned_views(self.plan)), self.plan.pool_bytes)
-        settings = ShadowSettings(self.max_chunk, 0, True, (), self.retention)  # noqa: FBT003
+        settings = ShadowSettings(self.max_chunk, 0, True, (), self.checkpoints)  # noqa: FBT003
         self.shadow = Shadow(self.plan, self.ledger, settings)
 
     def send(self, text: Text) -> int:
@@ -71,23 +72,23 @@ class Requests:
         lookup = self.shadow.lookup(waiting)
         self.hits.append(lookup.hit_tokens)
         computed = lookup.hit_tokens
-        boundaries = [text.num_tokens - 1, lookup.junction_tokens]
+        landmarks = Landmarks((text.num_tokens - 1,), (lookup.junction_tokens,))
         while computed < text.num_tokens:
-            end = self._end_of_chunk(computed, boundaries, text.num_tokens)
-            self._compute(waiting, computed, end, boundaries)
+            end = self._end_of_chunk(computed, landmarks, text.num_tokens)
+            self._compute(waiting, computed, end, landmarks)
             computed = end
-        self._compute(waiting, computed, computed + 1, boundaries)
+        self._compute(waiting, computed, computed + 1, landmarks)
         self.shadow.free(name)
         return self.hits[-1]
 
-    def _end_of_chunk(self, computed: int, boundaries: list[int], num_tokens: int) -> int:
+    def _end_of_chunk(self, computed: int, landmarks: Landmarks, num_tokens: int) -> int:
         """As a scheduler cuts them: no chunk passes a place where a state is wanted."""
-        align = self.retention.alignment_tokens
-        places = [one // align * align for one in boundaries]
+        aligned = landmarks.aligned(self.checkpoints.alignment_tokens)
+        places = (*aligned.prompt_ends, *aligned.junctions)
         last = min([num_tokens, *(place for place in places if place > computed)])
         return min(last, computed + self.max_chunk)
 
-    def _compute(self, waiting: Waiting, computed: int, end: int, boundaries: list[int]) -> None:
+    def _compute(self, waiting: Waiting, computed: int, end: int, landmarks: Landmarks) -> None:
         allocation = Allocation(end, end, computed)
         running = self.shadow.find(waiting.request_id)
         if running is None:
@@ -95,20 +96,20 @@ class Requests:
         else:
             assert self.shadow.allocate(running, allocation)
         num_full = min(end, waiting.num_tokens)
-        self.shadow.commit(waiting.request_id, waiting.hashes, num_full, boundaries)
+        self.shadow.commit(waiting.request_id, waiting.hashes, num_full, landmarks)
         self.shadow.begin_step()
 
 
 @pytest.mark.parametrize(
-    ("block_tokens", "interval", "num_hits", "hit_tokens"),
+    ("block_tokens", "retention", "num_hits", "hit_tokens"),
     [(528, SPARSE, 48, 1_056), (16, SPARSE, 48, 1_488), (528, DENSE, 56, 1_056)],
 )
 def test_c01_checkpoints_are_where_prefixes_part(
-    block_tokens: int, interval: int | None, num_hits: int, hit_tokens: int
+    block_tokens: int, retention: Retention, num_hits: int, hit_tokens: int
 ) -> None:
     """Eight documents, eight questions to each; every request's last state alone is of no use."""
-    max_chunk = block_tokens if interval is DENSE else 1 << 20
-    engine = Requests(hybrid(block_tokens), Retention(block_tokens, interval), max_chunk)
+    max_chunk = block_tokens if retention is DENSE else 1 << 20
+    engine = Requests(hybrid(block_tokens), Checkpoints(retention, block_tokens), max_chunk)
     for document in range(8):
         for question in range(8):
             engine.send(Text(f"document {document}", 1_500, f"question {question}", 700))
@@ -122,7 +123,7 @@ def test_c01_checkpoints_are_where_prefixes_part(
 def test_c02_short_prefixes_are_hit_in_steps_of_a_block(
     block_tokens: int, expected: list[int]
 ) -> None:
-    engine = Requests(hybrid(block_tokens), Retention(block_tokens, SPARSE))
+    engine = Requests(hybrid(block_tokens), Checkpoints(SPARSE, block_tokens))
     found = []
     for num_shared in (480, 552, 979):
         texts = [Text(f"system {num_shared}", num_shared, own, 90) for own in "abc"]
@@ -131,7 +132,7 @@ def test_c02_short_prefixes_are_hit_in_steps_of_a_block(
 
 
 def test_c03_the_counters_agree_with_the_hits() -> None:
-    engine = Requests(hybrid(16), Retention(16, SPARSE))
+    engine = Requests(hybrid(16), Checkpoints(SPARSE, 16))
     engine.send(Text("first", 561))
     assert engine.send(Text("first", 561, "more", 9)) == 560
     totals = engine.ledger.pool.totals
@@ -139,8 +140,8 @@ def test_c03_the_counters_agree_with_the_hits() -> None:
 
 
 @pytest.mark.parametrize("kind", [GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL])
-@pytest.mark.parametrize("interval", [SPARSE, DENSE, 512])
-def test_c04_a_window_is_kept_where_a_hit_may_end(kind: GroupKind, interval: int | None) -> None:
+@pytest.mark.parametrize("retention", [SPARSE, DENSE, Interval(512)])
+def test_c04_a_window_is_kept_where_a_hit_may_end(kind: GroupKind, retention: Retention) -> None:
     """Hits end at multiples of 32, so more than one window before the prompt's end is needed.
 
     A chunk of 1,024 ends where the prompt does, and reaches back to 3,072.
@@ -149,7 +150,7 @@ def test_c04_a_window_is_kept_where_a_hit_may_end(kind: GroupKind, interval: int
         GroupSpec(GroupKind.FULL_ATTENTION, 32, 512, 1),
         GroupSpec(kind, 16, 256, 1, window_tokens=1_024),
     ]
-    engine = Requests(groups, Retention(32, interval))
+    engine = Requests(groups, Checkpoints(retention, 32))
     engine.send(Text("prompt", 4_086, "first end", 10))
     assert engine.send(Text("prompt", 4_086, "other end", 10)) == 4_064
 
@@ -163,7 +164,7 @@ def test_c04_under_pressure_the_kept_window_outlives_what_it_left_behind() -> No
         GroupSpec(GroupKind.FULL_ATTENTION, 32, 256, 1),
         GroupSpec(GroupKind.SLIDING_WINDOW, 16, 256, 1, window_tokens=1_024),
     ]
-    engine = Requests(groups, Retention(32, SPARSE), max_chunk=512, pool_bytes=256 * 320)
+    engine = Requests(groups, Checkpoints(SPARSE, 32), max_chunk=512, pool_bytes=256 * 320)
     engine.send(Text("prompt", 4_086, "first end", 10))
     kept = engine.ledger.pool.store.cache.num_cached(engine.plan.class_of_group[0])
     assert kept == 4_096 // 32 + 1_024 // 16

@@ -4,6 +4,7 @@ import pytest
 
 from kvquarry_client.scheduling import Allocation
 from kvquarry_core.plan import GroupSpec
+from kvquarry_core.retention import Landmarks
 from tests.client.pools import ATTENTION, BLOCK, CHUNK, HYBRID, Engine, engine, prompt
 
 
@@ -108,7 +109,7 @@ def test_a_refusal_is_asked_about_again_after_a_change(change: str) -> None:
     quarry = full()
     if change == "commit":
         quarry.decode("running", 5 * BLOCK)
-        quarry.shadow.commit("running", prompt("running", 5 * BLOCK).hashes, 5 * BLOCK, [])
+        quarry.shadow.commit("running", prompt("running", 5 * BLOCK).hashes, 5 * BLOCK, Landmarks())
     elif change == "unspent":
         quarry.shadow.lookup(prompt("other", 5))
         quarry.shadow.begin_step()

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 
 from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_client.worth import worth_keeping
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import NULL_BLOCK
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import (
+    Boundaries,
+    Dense,
+    EveryInterval,
+    Landmarks,
+    LastBoundary,
+    Retention,
+)
 from tests.client.pools import ATTENTION, BLOCK, STATE, Engine, engine, prompt
 from tests.core import reference
 from tests.strategies import examples
@@ -97,7 +105,7 @@ def test_an_encoder_and_scratch_are_granted_once() -> None:
         quarry.shadow.begin_step()
         assert quarry.decode("a", num_tokens)
     assert [len(column) for column in request.block_ids()] == [6, 6, 1]
-    quarry.shadow.commit("a", prompt("a", 5 * BLOCK).hashes, 5 * BLOCK, [])
+    quarry.shadow.commit("a", prompt("a", 5 * BLOCK).hashes, 5 * BLOCK, Landmarks())
     assert quarry.ledger.pool.store.cache.num_cached(quarry.ledger.pool.plan.class_of_group[0]) == 0
     quarry.shadow.free("a")
     assert quarry.used_bytes() == 0
@@ -127,25 +135,27 @@ def test_blocks_granted_ahead_are_those_that_grow() -> None:
 @examples(300)
 @given(
     window_tokens=st.integers(1, 40),
-    interval=st.sampled_from([None, 0, 8, 12, 24]),
+    retention=st.sampled_from(
+        [Dense(), Boundaries(), LastBoundary(), *map(EveryInterval, (8, 12, 24))]
+    ),
     is_draft=st.booleans(),
-    boundaries=st.lists(st.integers(0, 120), max_size=2),
+    landmarks=st.builds(Landmarks, *[st.lists(st.integers(0, 120), max_size=2).map(tuple)] * 2),
     cuts=st.lists(st.integers(0, 30), max_size=3),
 )
 def test_exactly_what_a_kept_length_reads_is_worth_a_hash(
     window_tokens: int,
-    interval: int | None,
+    retention: Retention,
     is_draft: bool,  # noqa: FBT001
-    boundaries: list[int],
+    landmarks: Landmarks,
     cuts: list[int],
 ) -> None:
     """Wherever the chunks end at which the question is asked."""
     kind = GroupKind.SLIDING_WINDOW
     spec = GroupSpec(kind, 4, 64, 1, window_tokens=window_tokens, is_draft=is_draft)
-    retention = Retention(8, interval)
+    checkpoints, aligned = Checkpoints(retention, 8), landmarks.aligned(8)
     expected = set()
     for num_tokens in range(8, 400, 8):
-        if retention.keeps(num_tokens, boundaries):
+        if checkpoints.within(num_tokens, num_tokens, aligned):
             expected.update(reference.positions_read(spec, num_tokens))
             if is_draft:
                 expected.add(num_tokens // 4)
@@ -153,6 +163,6 @@ def test_exactly_what_a_kept_length_reads_is_worth_a_hash(
     found = [
         position
         for first, end in itertools.pairwise(ends)
-        for position in worth_keeping(spec, range(first, end), retention, boundaries)
+        for position in worth_keeping(spec, range(first, end), checkpoints, aligned)
     ]
     assert found == sorted(position for position in expected if position < 30)

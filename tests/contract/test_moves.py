@@ -76,4 +76,5 @@ def test_a_pool_with_holes_moves_blocks_for_a_state_and_says_so() -> None:
             "placement": "affinity",
             "eviction": "slab-aware",
             "relocation": "evacuate",
+            "retention": "engine",
         }

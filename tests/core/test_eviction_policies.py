@@ -161,7 +161,7 @@ def test_saved_work_goes_by_recency_among_equals() -> None:
     assert SavedWork().victims(pool.store.cache, LARGE, 1) == (older,)
 
 
-@pytest.mark.parametrize("kind", ["placement", "eviction", "relocation"])
+@pytest.mark.parametrize("kind", ["placement", "eviction", "relocation", "retention"])
 def test_an_unknown_name_is_refused_with_those_there_are(kind: str) -> None:
     with pytest.raises(UsageError, match=f"there is no {kind} 'newest'; there are ") as caught:
         BUILT_IN.make(PolicyNames(**{kind: "newest"}))

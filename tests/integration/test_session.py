@@ -20,10 +20,11 @@ from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.scheduling import Allocation, ShadowSettings
 from kvquarry_client.shadow import Shadow
 from kvquarry_client.target import parse_target
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.errors import UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.plan import Plan, make_plan
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Boundaries, Landmarks
 from kvquarry_core.worker_layout import planned_views
 from tests.client.pools import BLOCK, CHUNK, HYBRID, prompt
 from tests.contract.kvquarry_command import kvquarry
@@ -44,7 +45,7 @@ def shadow_over(ledger: Ledger, plan: Plan, *, ahead_tokens: int = 0) -> Shadow:
         lookahead_tokens=0,
         must_fit_whole=True,
         keep_free_blocks=(),
-        retention=Retention(BLOCK, 0),
+        checkpoints=Checkpoints(Boundaries(), BLOCK),
         check_steps=1,
         ahead_tokens=ahead_tokens,
     )
@@ -69,7 +70,7 @@ def run_script(shadow: Shadow, seed: int, num_steps: int = 60) -> list[object]:
                 shadow.free(name)
                 del lengths[name]
                 continue
-            shadow.commit(name, prompt(name, length, "same").hashes, length, [length])
+            shadow.commit(name, prompt(name, length, "same").hashes, length, Landmarks((length,)))
             answers.append(request.new_block_ids())
         name, length = f"r{step}", rng.randrange(2, 60)
         waiting = prompt(name, length, rng.choice(["same", name]))
@@ -77,7 +78,7 @@ def run_script(shadow: Shadow, seed: int, num_steps: int = 60) -> list[object]:
         allocation = Allocation(length, length, lookup.hit_tokens)
         answers.append(lookup)
         if rng.random() < 0.7 and shadow.allocate_first(waiting, allocation, keep_free=True):
-            shadow.commit(name, waiting.hashes, length, [length])
+            shadow.commit(name, waiting.hashes, length, Landmarks((length,)))
             lengths[name] = length
         answers.append(shadow.take_blocks_to_zero())
         shadow.ledger.flush()
@@ -170,7 +171,7 @@ def test_evictions_flow_back(service: RunningService) -> None:
         waiting = prompt(f"r{index}", 40)
         shadow.lookup(waiting)
         assert shadow.allocate_first(waiting, Allocation(40, 40, 0), keep_free=False)
-        shadow.commit(waiting.request_id, waiting.hashes, 40, [40])
+        shadow.commit(waiting.request_id, waiting.hashes, 40, Landmarks((40,)))
         shadow.free(waiting.request_id)
         shadow.begin_step()
     evicted = {eviction.block_hash for eviction in ledger.take_evictions()}

@@ -11,9 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import BlockHash
 from kvquarry_core.plan import GroupKind, GroupSpec
-from kvquarry_core.retention import Retention
+from kvquarry_core.retention import Boundaries, Landmarks
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import RunningService, sound_service
 from tests.integration.opening import opened
@@ -38,7 +39,7 @@ class Engine:
         hit_tokens = self.shadow.lookup(waiting).hit_tokens
         allocation = Allocation(num_tokens, num_tokens, hit_tokens)
         assert self.shadow.allocate_first(waiting, allocation, keep_free=False) is not None
-        self.shadow.commit(name, hashes, num_tokens, [])
+        self.shadow.commit(name, hashes, num_tokens, Landmarks())
 
     def told(self) -> dict[str, Any]:
         """What ``kvquarry status`` says once the service has heard all."""
@@ -90,7 +91,7 @@ def open_shadow(target: str, name: str) -> tuple[Ledger, Shadow]:
         lookahead_tokens=0,
         must_fit_whole=True,
         keep_free_blocks=(),
-        retention=Retention(BLOCK, 0),
+        checkpoints=Checkpoints(Boundaries(), BLOCK),
     )
     return ledger, Shadow(plan, ledger, settings)
 

@@ -195,6 +195,7 @@ def _open(config: MixedKVCacheConfig, pools: QuarryPools) -> None:
     )
     config.target, config.engine = target, engine
     config.pool_id, config.incarnation = opened.pool_id, opened.incarnation
+    config.retention = opened.policies.retention
     views = tuple(planned_views(config.plan))
     register_worker(
         parse_target(target),

@@ -94,6 +94,7 @@ AMPLE_CASES = [
     Case("mixed-drafts", with_drafts(MIXED), DRAFTING, Script(2, 250)),
     Case("mixed-dense", DENSE, SHORT_CHUNKS, Script(3, 500)),
     Case("even", EVEN, PLAIN, Script(4, 450)),
+    Case("mixed-interval", replace(MIXED, retention_interval=64), SHORT_CHUNKS, Script(5, 500)),
 ]
 
 #: Several sizes and little room: kvquarry alone, in pools that stock vLLM cannot cut.

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kvquarry_core.plan import make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_tools.simulation.belady import Belady, Sizes
+from kvquarry_tools.simulation.checkpoints import checkpoints
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.pools import WholePool
 from kvquarry_tools.simulation.replay.sequential import replay_prompts
-from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.traces import TraceRequest
 from tests.tools.simulation.models import attention, states
 from tests.tools.simulation.traces import conversation, request

@@ -77,5 +77,5 @@ def test_a_name_that_nobody_offers_is_refused_with_those_there_are(catalog: Cata
 
 @pytest.mark.parametrize("name", ["best-fit", "placement.", "color.red"])
 def test_an_entry_point_of_no_kind_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"placement\|eviction\|relocation"):
+    with pytest.raises(UsageError, match=r"placement\|eviction\|relocation\|retention"):
         installed_policies([EntryPoint(name, "kvquarry_best_fit:BestFit", ENTRY_POINT_GROUP)])

@@ -12,12 +12,12 @@ from kvquarry_core.ids import KindId
 from kvquarry_core.plan import GroupSpec, make_plan
 from kvquarry_core.pool import Pool
 from kvquarry_tools.models import Serving, find_model
+from kvquarry_tools.simulation.checkpoints import checkpoints
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.pools import WholePool
 from kvquarry_tools.simulation.replay.sequential import replay_prompts
 from kvquarry_tools.simulation.replay.tally import Tally
 from kvquarry_tools.simulation.results import Figures
-from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.runs import simulate
 from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
 from kvquarry_tools.simulation.traces import UNIT_TOKENS, TraceRequest

@@ -9,13 +9,13 @@ from kvquarry_core.plan import GroupSpec, make_plan
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_core.reserve import DecodeReserve
+from kvquarry_tools.simulation.checkpoints import checkpoints
 from kvquarry_tools.simulation.policies import pool_with
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
 from kvquarry_tools.simulation.replay.pools import WholePool
 from kvquarry_tools.simulation.replay.sequential import replay_prompts
 from kvquarry_tools.simulation.replay.tally import Tally
-from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.setups import alignment_tokens
 from kvquarry_tools.simulation.traces import TraceRequest
 from tests.tools.simulation.models import attention, chunks, states, window

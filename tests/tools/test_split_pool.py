@@ -2,15 +2,17 @@
 
 import pytest
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, Refusal
 from kvquarry_core.plan import make_plan
+from kvquarry_core.retention import Landmarks
 from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.simulation.checkpoints import checkpoints
 from kvquarry_tools.simulation.replay.arrivals import Arrival, arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
 from kvquarry_tools.simulation.replay.life import Life, Plot
 from kvquarry_tools.simulation.replay.split_pool import SplitPool
-from kvquarry_tools.simulation.retentions import Checkpoints, checkpoints
 from tests.tools.simulation.models import attention, states
 from tests.tools.simulation.traces import request
 
@@ -35,7 +37,7 @@ def run(pool: SplitPool, handle: int, units: str) -> Admission | Refusal:
 
 
 def plot(handle: int, arrival: Arrival) -> Plot:
-    return Plot(Handle(handle), arrival.names, EVERY, ())
+    return Plot(Handle(handle), arrival.names, EVERY, Landmarks())
 
 
 def hit_tokens(answer: Admission | Refusal) -> int:

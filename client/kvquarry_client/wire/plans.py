@@ -36,8 +36,15 @@ def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
             placement=policies.placement,
             eviction=policies.eviction,
             relocation=policies.relocation,
+            retention=policies.retention,
         ),
     )
+
+
+def policies_from_wire(message: pool_pb2.Policies) -> PolicyNames:
+    """What a pool goes by; a default where the service does not say."""
+    named = PolicyNames(message.placement, message.eviction, message.relocation, message.retention)
+    return named.or_else(PolicyNames())
 
 
 def check_same_plan(ours: Plan, theirs: plan_pb2.Plan) -> None:

@@ -51,6 +51,7 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
             moving_blocks,
         ),
         Hook("vllm.v1.core.sched.scheduler", "KVCacheManager", choosing_manager),
+        Hook("vllm.v1.core.sched.scheduler", "Scheduler.__init__", ending_chunks),
         *request_hooks(),
     )
 
@@ -140,7 +141,10 @@ def refusing_settings(settings: Settings) -> Callable[[Function], Function]:
     def replace(original: Function) -> Function:
         @functools.wraps(original)
         def init(self: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+            from kvquarry_client.engine import check_retention
+
             refuse_settings(settings, vllm_config)
+            check_retention(settings.policies)
             original(self, vllm_config, *args, **kwargs)
 
         return init
@@ -326,3 +330,17 @@ def choosing_manager(original: Function) -> Function:
         return make_kv_cache_manager(kv_cache_config=kv_cache_config, **kwargs)
 
     return kv_cache_manager
+
+
+def ending_chunks(original: Function) -> Function:
+    """``Scheduler.__init__``: the pool is open by then, and its retention known."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if isinstance(self.kv_cache_config, MixedKVCacheConfig):
+            from kvquarry_vllm.chunks import end_chunks_where_wanted
+
+            end_chunks_where_wanted(self)
+
+    return init

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from kvquarry.v1alpha import pool_pb2, worker_pb2
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import GroupId
-from kvquarry_core.policies import PolicyNames
 from kvquarry_core.worker_layout import LayerView
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment
 from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.plans import group_from_wire, plan_to_wire
+from kvquarry_server.conversion.policies import policies_from_wire, policies_to_wire
 from kvquarry_server.operations import Batch
 from kvquarry_server.registry import OpenRequest, Policy
 from kvquarry_server.workers import Worker
@@ -36,9 +36,7 @@ def open_request_from_wire(message: pool_pb2.OpenPoolRequest) -> OpenRequest:
         pool_bytes=message.pool_size_bytes,
         num_workers=message.worker_count,
         model=message.model,
-        policies=PolicyNames(
-            message.policies.placement, message.policies.eviction, message.policies.relocation
-        ),
+        policies=policies_from_wire(message.policies),
     )
 
 
@@ -54,6 +52,7 @@ def opened_to_wire(
         lease_seconds=policy.lease_s,
         attach_seconds=policy.attach_s,
         earlier_was_attached=attachment.identity.earlier_was_attached,
+        policies=policies_to_wire(attachment.policies),
     )
 
 

@@ -5,9 +5,10 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from kvquarry.v1alpha import admin_pb2, pool_pb2
+from kvquarry.v1alpha import admin_pb2
 from kvquarry_server.conversion.outcomes import usage_to_wire
 from kvquarry_server.conversion.plans import plan_to_wire
+from kvquarry_server.conversion.policies import policies_to_wire
 from kvquarry_server.status import PoolStatus, ServiceStatus
 
 #: What JSON knows.
@@ -55,11 +56,7 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
         ],
         worker_count=pool.num_workers,
         request_count=pool.num_requests,
-        policies=pool_pb2.Policies(
-            placement=pool.policies.placement,
-            eviction=pool.policies.eviction,
-            relocation=pool.policies.relocation,
-        ),
+        policies=policies_to_wire(pool.policies),
         null_block_count=pool.plan.num_reserved_blocks,
         pin_count=pool.pins.count,
         pinned_size_bytes=pool.pins.pinned_bytes,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_tools.planning.flags import add_model_flags
-from kvquarry_tools.simulation.retentions import RETENTIONS
+from kvquarry_tools.simulation.checkpoints import offered_retentions
 from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline
 
 DEFAULT_RETENTION = "boundaries"
@@ -76,7 +76,7 @@ def _add_policy_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--retention",
         metavar="NAME",
-        help=f"which checkpoints stay: {', '.join(RETENTIONS)} [{DEFAULT_RETENTION}]",
+        help=f"which checkpoints stay: {', '.join(offered_retentions())} [{DEFAULT_RETENTION}]",
     )
     of_replay = [one.value for one in Baseline]
     parser.add_argument(

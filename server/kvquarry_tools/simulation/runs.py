@@ -8,6 +8,7 @@ from kvquarry_core.ids import ClassId, KindId
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_tools.planning.report import KIND_NAMES
 from kvquarry_tools.simulation.belady import Belady, Sizes
+from kvquarry_tools.simulation.checkpoints import checkpoints, interval_tokens
 from kvquarry_tools.simulation.policies import PLAIN_KINDS, check_kinds
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
@@ -15,7 +16,6 @@ from kvquarry_tools.simulation.replay.pools import ReplayPool
 from kvquarry_tools.simulation.replay.sequential import replay_prompts
 from kvquarry_tools.simulation.replay.tally import Tally
 from kvquarry_tools.simulation.results import Figures
-from kvquarry_tools.simulation.retentions import checkpoints
 from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
 from kvquarry_tools.simulation.setups import alignment_tokens, make_pool
 from kvquarry_tools.simulation.traces import UNIT_TOKENS, TraceRequest
@@ -56,7 +56,7 @@ def simulate(
     tally = run(pool, trace, on_done)
     if not tally.num_finished:
         raise whole_trace_refused(trace, holds, settings.memory_bytes)
-    figures = replace(_figures(pool, tally), interval_tokens=rule.interval_tokens)
+    figures = replace(_figures(pool, tally), interval_tokens=interval_tokens(rule))
     # Of memory without end every share is nothing.
     is_infinite = settings.baseline is Baseline.INFINITE
     return replace(figures, samples=(), first_shortage=None) if is_infinite else figures

@@ -42,7 +42,7 @@ class SimulationSettings:
         memory_bytes: The pool.
         replay: How requests run.
         policies: Where new blocks go, what is evicted and what may be moved, by name.
-        retention: Which checkpoints stay: see :mod:`kvquarry_tools.simulation.retentions`.
+        retention: Which checkpoints stay: see :mod:`kvquarry_core.retention`.
         baseline: What to run in the place of kvquarry's pool, if anything.
     """
 

@@ -48,17 +48,19 @@ class OpenPoolRequest(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("placement", "eviction", "relocation")
+    __slots__ = ("placement", "eviction", "relocation", "retention")
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     EVICTION_FIELD_NUMBER: _ClassVar[int]
     RELOCATION_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     placement: str
     eviction: str
     relocation: str
-    def __init__(self, placement: _Optional[str] = ..., eviction: _Optional[str] = ..., relocation: _Optional[str] = ...) -> None: ...
+    retention: str
+    def __init__(self, placement: _Optional[str] = ..., eviction: _Optional[str] = ..., relocation: _Optional[str] = ..., retention: _Optional[str] = ...) -> None: ...
 
 class OpenPoolResponse(_message.Message):
-    __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds", "earlier_was_attached")
+    __slots__ = ("pool_id", "incarnation", "plan", "boot_id", "lease_seconds", "attach_seconds", "earlier_was_attached", "policies")
     POOL_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +68,7 @@ class OpenPoolResponse(_message.Message):
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     ATTACH_SECONDS_FIELD_NUMBER: _ClassVar[int]
     EARLIER_WAS_ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
     pool_id: str
     incarnation: int
     plan: _plan_pb2.Plan
@@ -73,7 +76,8 @@ class OpenPoolResponse(_message.Message):
     lease_seconds: float
     attach_seconds: float
     earlier_was_attached: bool
-    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., boot_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., attach_seconds: _Optional[float] = ..., earlier_was_attached: bool = ...) -> None: ...
+    policies: Policies
+    def __init__(self, pool_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., boot_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., attach_seconds: _Optional[float] = ..., earlier_was_attached: bool = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
 
 class ClosePoolRequest(_message.Message):
     __slots__ = ("pool_id", "incarnation")

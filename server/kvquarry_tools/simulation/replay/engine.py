@@ -11,14 +11,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import Handle
 from kvquarry_core.messages import Refusal, RefusalCause
 from kvquarry_tools.simulation.replay.arrivals import Arrival
-from kvquarry_tools.simulation.replay.life import Life, Plot, junction_tokens
+from kvquarry_tools.simulation.replay.life import Life, plot_of
 from kvquarry_tools.simulation.replay.occupancy import Occupancy, measure
 from kvquarry_tools.simulation.replay.pools import ReplayPool
 from kvquarry_tools.simulation.replay.tally import Tally
-from kvquarry_tools.simulation.retentions import Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +251,7 @@ class ReplayEngine:
         self._next_handle += 1
         self._waiting.popleft()
         self.tally.note_admission(arrival, answer)
-        boundaries = self._checkpoints.boundaries(
-            arrival.request.num_shareable_tokens, junction_tokens(answer)
-        )
-        plot = Plot(handle, arrival.names, self._checkpoints, boundaries)
+        plot = plot_of(arrival, handle, self._checkpoints, answer)
         running = _Running(arrival, Life(self._pool, plot, answer))
         self._running[handle] = self._computing[handle] = running
         return handle

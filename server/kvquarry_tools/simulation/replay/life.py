@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.group_rules import window_of
 from kvquarry_core.ids import GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, FullRows, Refusal
 from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.retention import Landmarks
 from kvquarry_tools.simulation.names import Names
+from kvquarry_tools.simulation.replay.arrivals import Arrival
 from kvquarry_tools.simulation.replay.pools import ReplayPool
-from kvquarry_tools.simulation.retentions import Checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +22,13 @@ class Plot:
         handle: The pool's number for it.
         names: Its block hashes.
         checkpoints: Which of its states are kept.
-        boundaries: Where a later request may resume, for that rule.
+        landmarks: Where its text is known to be gone on from, aligned.
     """
 
     handle: Handle
     names: Names
     checkpoints: Checkpoints
-    boundaries: tuple[int, ...]
+    landmarks: Landmarks
 
 
 class Life:
@@ -60,7 +62,7 @@ class Life:
             False at a shortage. What was taken until then is kept: a later call goes on from there.
         """
         plot = self._plot
-        stops = plot.checkpoints.within(self.num_tokens, num_tokens, plot.boundaries)
+        stops = plot.checkpoints.within(self.num_tokens + 1, num_tokens, plot.landmarks)
         for position in stops if self._states else ():
             if not self._advance_to(position):
                 return False
@@ -112,10 +114,14 @@ class Life:
             self._pool.take(self._plot.handle, group, num_blocks)
 
 
-def junction_tokens(admission: Admission) -> int:
-    """Where a longer prefix of another request parts from this one's hit, or 0."""
-    longest = admission.longest_tokens
-    return longest if longest > admission.hit_tokens else 0
+def plot_of(arrival: Arrival, handle: Handle, checkpoints: Checkpoints, answer: Admission) -> Plot:
+    """What a life goes by that begins with an admission."""
+    longest = answer.longest_tokens
+    landmarks = Landmarks(
+        (arrival.request.num_shareable_tokens,), (longest,) if longest > answer.hit_tokens else ()
+    )
+    aligned = landmarks.aligned(checkpoints.alignment_tokens)
+    return Plot(handle, arrival.names, checkpoints, aligned)
 
 
 class _Attention:

@@ -5,14 +5,14 @@ What is left is the prefix cache alone, which is what reference answers can be c
 
 from collections.abc import Callable, Iterator
 
+from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import Handle
 from kvquarry_core.messages import Refusal
 from kvquarry_tools.simulation.replay.arrivals import Arrival
-from kvquarry_tools.simulation.replay.life import Life, Plot, junction_tokens
+from kvquarry_tools.simulation.replay.life import Life, plot_of
 from kvquarry_tools.simulation.replay.occupancy import measure
 from kvquarry_tools.simulation.replay.pools import ReplayPool
 from kvquarry_tools.simulation.replay.tally import Tally
-from kvquarry_tools.simulation.retentions import Checkpoints
 
 _SAMPLE_EVERY_REQUESTS = 50
 
@@ -42,10 +42,7 @@ def _compute(
         tally.num_refused += 1
         return
     tally.note_admission(arrival, answer)
-    boundaries = checkpoints.boundaries(
-        arrival.request.num_shareable_tokens, junction_tokens(answer)
-    )
-    life = Life(pool, Plot(handle, arrival.names, checkpoints, boundaries), answer)
+    life = Life(pool, plot_of(arrival, handle, checkpoints, answer), answer)
     if life.advance(num_tokens):
         tally.num_finished += 1
     else:

@@ -1,0 +1,54 @@
+"""Which checkpoints a simulated engine keeps, by the name of its retention."""
+
+import math
+from dataclasses import replace
+
+from kvquarry_core.checkpoints import Checkpoints
+from kvquarry_core.errors import UsageError
+from kvquarry_core.policies import Catalog, PolicyNames, installed_policies
+from kvquarry_core.retention import Dense, Interval
+from kvquarry_tools.errors import InvalidOption
+
+
+def offered_retentions() -> tuple[str, ...]:
+    """Those there are; no engine is here whose own setting one could go by."""
+    return tuple(_catalog().retentions)
+
+
+def checkpoints(name: str, alignment_tokens: int) -> Checkpoints:
+    """What a retention of the core or of an installed package keeps.
+
+    Args:
+        name: As in ``--retention``.
+        alignment_tokens: Hits end at multiples of this.
+
+    Raises:
+        InvalidOption: There is no such retention.
+    """
+    try:
+        retention = _catalog().make_retention(name)
+    except UsageError as error:
+        raise InvalidOption(str(error)) from error
+    if retention is None:
+        raise InvalidOption(f"--retention {name} leaves the choice to an engine; none is here")
+    return Checkpoints(retention, alignment_tokens)
+
+
+def interval_tokens(kept: Checkpoints) -> int | None:
+    """How far apart checkpoints are; None where only boundaries count, or nobody knows.
+
+    A hit ends where the blocks of all groups end, so ``every-100`` with blocks of 16 tokens keeps
+    one every 400.
+    """
+    match kept.retention:
+        case Dense():
+            return kept.alignment_tokens
+        case Interval(tokens):
+            return math.lcm(kept.alignment_tokens, tokens)
+    return None
+
+
+def _catalog() -> Catalog:
+    catalog, engines_own = installed_policies(), PolicyNames().retention
+    named = {name: make for name, make in catalog.retentions.items() if name != engines_own}
+    return replace(catalog, retentions=named)
