@@ -9,7 +9,18 @@ A policy may choose badly, but never break the accounting: whatever it says, eac
 holds after every operation, what fits is granted, and what was promised still fits.
 """
 
-from kvquarry_tools.conformance.checks import check_eviction, check_placement, check_relocation
+from kvquarry_tools.conformance.checks import (
+    check_eviction,
+    check_placement,
+    check_relocation,
+    check_retention,
+)
 from kvquarry_tools.conformance.errors import NotConforming
 
-__all__ = ["NotConforming", "check_eviction", "check_placement", "check_relocation"]
+__all__ = [
+    "NotConforming",
+    "check_eviction",
+    "check_placement",
+    "check_relocation",
+    "check_retention",
+]

@@ -7,9 +7,11 @@ from kvquarry_core.eviction import Eviction, Lru
 from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import EvacuateCheapest, Relocation
+from kvquarry_core.retention import Retention
 from kvquarry_tools.conformance.errors import NotConforming
 from kvquarry_tools.conformance.life import RandomLife
 from kvquarry_tools.conformance.plans import random_plan
+from kvquarry_tools.conformance.prompts import check_prompt, random_prompt
 from kvquarry_tools.conformance.watched import (
     WatchedEviction,
     WatchedPlacement,
@@ -19,6 +21,8 @@ from kvquarry_tools.conformance.watched import (
 #: Pools that a policy goes through, and operations on each.
 _NUM_POOLS = 8
 _NUM_OPERATIONS = 250
+#: Prompts that a retention is asked about.
+_NUM_PROMPTS = 300
 
 
 def check_placement(make: Callable[[], Placement]) -> None:
@@ -68,6 +72,23 @@ def check_relocation(make: Callable[[], Relocation | None]) -> None:
     assert num_calls or moves_nothing, "no pool had anything to move"
 
 
+def check_retention(make: Callable[[], Retention | None]) -> None:
+    """Ask a retention about random prompts, each cut in pieces; None leaves the choice to others.
+
+    Raises:
+        NotConforming: It broke a rule.
+    """
+    retention = make()
+    if retention is None:
+        return
+    for seed in range(_NUM_PROMPTS):
+        rng = random.Random(seed)
+        try:
+            check_prompt(retention, random_prompt(rng), rng)
+        except Exception as error:  # a policy may do anything
+            raise NotConforming(f"prompt {seed}: {_said(error)}") from error
+
+
 def _run(pool: Pool, rng: random.Random, seed: int) -> None:
     life, number = RandomLife(pool, rng), 0
     try:
@@ -75,5 +96,8 @@ def _run(pool: Pool, rng: random.Random, seed: int) -> None:
             life.step()
         life.finish()
     except Exception as error:  # a policy may do anything
-        what = str(error) if isinstance(error, NotConforming) else repr(error)
-        raise NotConforming(f"pool {seed}, operation {number}: {what}") from error
+        raise NotConforming(f"pool {seed}, operation {number}: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, NotConforming) else repr(error)
