@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvquarry.v1alpha import pool_pb2
+from tests.contract.installed_package import note_installed
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import connected, running_service
 from tests.contract.wire_engine import ATTENTION, admit, ready_engine, take
@@ -48,17 +49,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/best-fit"
 def installed_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of a policy as pip would leave it: its module, and what it offers beside it."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    metadata = tmp_path / "kvquarry_best_fit-0.1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    offered = [
-        line
-        for group, entries in project["entry-points"].items()
-        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()))
-    ]
-    (metadata / "entry_points.txt").write_text("\n".join(offered))
+    note_installed(tmp_path, project["name"], project["entry-points"])
     path = [str(EXAMPLE), str(tmp_path), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
 

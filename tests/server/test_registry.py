@@ -251,16 +251,18 @@ def opened_with(clock: FakeClock, service: PolicyNames, engine: PolicyNames) -> 
 
 
 def test_an_engine_that_chooses_nothing_gets_the_services_policies(clock: FakeClock) -> None:
-    service = PolicyNames("first-fit", "slab-aware", "evacuate")
+    service = PolicyNames("first-fit", "slab-aware", "evacuate", "dense")
     assert opened_with(clock, service, NO_CHOICE) == service
-    assert opened_with(clock, service, PolicyNames("", "lru", "off")) == PolicyNames(
-        "first-fit", "lru", "off"
+    assert opened_with(clock, service, PolicyNames("", "lru", "off", "")) == PolicyNames(
+        "first-fit", "lru", "off", "dense"
     )
 
 
-@pytest.mark.parametrize("names", [("x", "", ""), ("", "x", ""), ("", "", "x")])
+@pytest.mark.parametrize(
+    "names", [["x" if kind == unknown else "" for kind in range(4)] for unknown in range(4)]
+)
 def test_an_unknown_policy_is_refused_and_the_earlier_life_goes_on(
-    clock: FakeClock, names: tuple[str, str, str]
+    clock: FakeClock, names: list[str]
 ) -> None:
     registry = Registry(Policy(), clock)
     earlier = registry.open(open_request())
