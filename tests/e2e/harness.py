@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvquarry_vllm.demo.engine import EngineRun
-from kvquarry_vllm.demo.job import EngineJob, EngineResult, Wave
+from kvquarry_vllm.demo.job import EngineJob, EngineResult, PromptRequest, Wave
 from kvquarry_vllm.demo.service import read_status
 from kvquarry_vllm.demo.workload import equality_waves
 
@@ -50,6 +50,14 @@ class Engines:
 def all_waves(*seeds: int) -> tuple[Wave, ...]:
     """The equality workload of several seeds, one after another."""
     return tuple(wave for seed in seeds for wave in equality_waves(seed))
+
+
+def parting_prompts(num_tokens: int, num_shared: int) -> tuple[Wave, Wave]:
+    """A prompt, and after it another that begins like it; equal to none of the workload's."""
+    prompt = tuple(3 + index * index % 211 for index in range(num_tokens))
+    other = tuple(3 + index * index % 199 for index in range(num_tokens))
+    parting = (*prompt[:num_shared], *other[num_shared:])
+    return (PromptRequest(prompt, 4),), (PromptRequest(parting, 4),)
 
 
 def sabotaged(job: EngineJob, fault: str) -> EngineJob:

@@ -1,5 +1,6 @@
 """Outputs are those of stock vLLM, bit for bit, while memory changes hands between the kinds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tests.e2e.harness import (
     class_changes,
     differing,
     num_moved,
+    parting_prompts,
+    pools_of,
     sabotaged,
 )
 
@@ -71,6 +74,33 @@ def test_moved_blocks_take_their_content_along(
     ours = engines.run(sabotaged(job, "force_moves"))
     assert ours.served_by_kvquarry
     assert differing(stock_hybrid, ours) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("retention", "hit_tokens"), [("every-128", 384), ("last", 0), ("dense", 0)]
+)
+def test_whatever_is_retained_the_outputs_are_stocks(
+    engines: Engines,
+    service: str,
+    hybrid: Path,
+    stock_hybrid: EngineResult,
+    retention: str,
+    hit_tokens: int,
+) -> None:
+    """And a prompt that parts from another after 500 tokens finds what the rule keeps before.
+
+    Dense keeps the states there are, and one step computed all of the other prompt.
+    """
+    env = {**kvquarry_env(service, retention), "KVQUARRY_RETENTION": retention}
+    waves = (*FEW_WAVES, *parting_prompts(900, 500))
+    with engines.served(equality_job(hybrid, env, waves, **TIGHT)) as ours:
+        (pool,) = pools_of(service, retention)
+    *compared, _, parted = ours.requests
+    assert ours.served_by_kvquarry
+    assert differing(stock_hybrid, replace(ours, requests=tuple(compared))) == []
+    assert pool.policies.retention == retention
+    assert parted.num_cached_tokens == hit_tokens
 
 
 @pytest.mark.nightly
