@@ -13,6 +13,7 @@ from kvquarry_client.engine import OpenedPool
 from kvquarry_client.errors import PlanMismatch
 from kvquarry_client.target import parse_target
 from kvquarry_core.plan import make_plan
+from kvquarry_core.policies import PolicyNames
 from kvquarry_vllm import opening
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.gates import replacements, v0_32
@@ -47,7 +48,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     def open_pool(target: str, **asked: Any) -> OpenedPool:
         calls.append({"target": target, **asked})
-        return OpenedPool(f"pool-{len(calls)}", 3, make_plan(asked["groups"], asked["pool_bytes"]))
+        plan = make_plan(asked["groups"], asked["pool_bytes"])
+        return OpenedPool(f"pool-{len(calls)}", 3, plan, PolicyNames(retention="every-512"))
 
     monkeypatch.setattr(opening, "open_pool", open_pool)
     return calls
@@ -71,6 +73,7 @@ def test_a_model_in_scope_gets_an_open_pool(layers: dict[str, KVCacheSpec], open
     assert isinstance(config, MixedKVCacheConfig)
     assert (config.pool_id, config.incarnation) == ("pool-1", 3)
     assert (config.target, config.engine) == ("unix:/run/kvquarry.sock", "left")
+    assert config.retention == "every-512"
     (asked,) = opened
     assert asked["groups"] == config.plan.groups
     assert asked["pool_bytes"] == 12 * MIB
@@ -151,7 +154,8 @@ def test_the_length_found_for_auto_fit_fits_the_plan(mib: int, opened: Calls) ->
 
 def test_another_plan_at_the_service_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_pool(target: str, **asked: Any) -> OpenedPool:
-        return OpenedPool("pool", 1, make_plan(asked["groups"], asked["pool_bytes"] // 2))
+        plan = make_plan(asked["groups"], asked["pool_bytes"] // 2)
+        return OpenedPool("pool", 1, plan, PolicyNames())
 
     monkeypatch.setattr(opening, "open_pool", open_pool)
     with pytest.raises(PlanMismatch, match="same kvquarry version"):

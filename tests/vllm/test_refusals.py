@@ -1,11 +1,14 @@
 """Each setting that cannot work is refused by name, with what to change."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kvquarry_client.target import parse_target
+from kvquarry_core.errors import UsageError
+from kvquarry_core.policies import PolicyNames
 from kvquarry_vllm.refusals import INPROC_RULES, RULES, SettingRefused, refuse_settings
 from kvquarry_vllm.settings import Settings
 from tests.vllm.configurations import vllm_config
@@ -79,3 +82,17 @@ def test_the_engine_refuses_before_it_starts_a_worker() -> None:
     assert started == []
     init(object(), vllm_config())
     assert len(started) == 1
+
+
+@pytest.mark.parametrize("settings", [SERVICE, INPROC])
+def test_a_retention_that_nobody_offers_is_refused_before_a_worker_starts(
+    settings: Settings,
+) -> None:
+    from kvquarry_vllm.gates.replacements import refusing_settings
+
+    started: list[Any] = []
+    chosen = replace(settings, policies=PolicyNames("", "", "off", "every-4k"))
+    init = refusing_settings(chosen)(lambda self, config: started.append(config))
+    with pytest.raises(UsageError, match=r"'every-4k'; there are .*KVQUARRY_RETENTION"):
+        init(object(), vllm_config())
+    assert started == []

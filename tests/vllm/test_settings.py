@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kvquarry_core.policies import PolicyNames
 from kvquarry_vllm.settings import InvalidSetting, Settings, read_settings
 
 
@@ -32,6 +33,12 @@ def test_engines_without_a_name_get_one_each_even_with_the_same_process_id() -> 
 def test_settings_are_taken_from_the_environment() -> None:
     settings = settings_of(KVQUARRY_ENGINE="left", KVQUARRY_CONNECT_TIMEOUT_S="2.5")
     assert (settings.engine, settings.connect_timeout_s) == ("left", 2.5)
+
+
+def test_policies_that_are_not_chosen_are_left_to_the_service_but_blocks_stay() -> None:
+    assert settings_of().policies == PolicyNames("", "", "off", "")
+    chosen = settings_of(KVQUARRY_EVICTION="session", KVQUARRY_RETENTION="every-4096")
+    assert chosen.policies == PolicyNames("", "session", "off", "every-4096")
 
 
 @pytest.mark.parametrize(
