@@ -38,17 +38,18 @@ class Commits:
             request: Whose blocks they are.
             hashes: Hashes at the plan's ``hash_tokens``.
             num_tokens: Tokens whose content is final, this step's included.
-            landmarks: Where its text is known to be gone on from.
+            landmarks: Where its text is known to be gone on from; the same object where they are
+                those of last time is the fastest.
         """
         checkpoints = self._checkpoints
         if checkpoints is None:
             return []
-        if self._draft_tokens:
-            landmarks = self._and_drafted(landmarks)
-        landmarks = landmarks.aligned(checkpoints.alignment_tokens)
+        if request.landmarks is not landmarks:
+            request.landmarks = landmarks
+            request.aligned_landmarks = self._aligned(landmarks, checkpoints.alignment_tokens)
         committed = []
         for kind, table in zip(self._kind_ids, request.tables, strict=True):
-            positions = request.commitable(kind, num_tokens, checkpoints, landmarks)
+            positions = request.commitable(kind, num_tokens, checkpoints)
             if positions:
                 names = self._names_of(kind, hashes, positions)
                 rows = FullRows(request.handle, kind, names, table.blocks_at(positions))
@@ -64,17 +65,17 @@ class Commits:
         taken, self._has_states = self._has_states, False
         return taken
 
-    def _and_drafted(self, landmarks: Landmarks) -> Landmarks:
-        """Where requests go on from with and without what a draft model gives up."""
-        return Landmarks(
-            tuple(self._with_and_without(landmarks.prompt_ends)),
-            tuple(self._with_and_without(landmarks.junctions)),
-        )
+    def _aligned(self, landmarks: Landmarks, unit_tokens: int) -> Landmarks:
+        """Where hits may end then, with and without what a draft model gives up."""
+        if self._draft_tokens:
+            ends, junctions = landmarks.prompt_ends, landmarks.junctions
+            landmarks = Landmarks(
+                (*ends, *self._drafted(ends)), (*junctions, *self._drafted(junctions))
+            )
+        return landmarks.aligned(unit_tokens)
 
-    def _with_and_without(self, places: Iterable[int]) -> Iterator[int]:
-        for place in places:
-            yield place
-            yield place - self._draft_tokens
+    def _drafted(self, places: Iterable[int]) -> Iterator[int]:
+        return (place - self._draft_tokens for place in places)
 
     def _names_of(
         self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]

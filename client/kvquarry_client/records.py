@@ -76,6 +76,9 @@ class ShadowRequest:
         #: Whether it was ever scheduled: else it has nothing but its hit.
         self.has_started = False
         self.encoder_tokens = waiting.encoder_tokens
+        #: Where its text is known to be gone on from, as told last; and as checkpoints go by it.
+        self.landmarks: Landmarks | None = None
+        self.aligned_landmarks = Landmarks()
         self.unspent = Unspent(plan)
         self.unspent.add(admission.grant)
         self._plan = plan
@@ -262,13 +265,8 @@ class ShadowRequest:
         for kind, table in zip(self._kind_ids, self.tables, strict=True):
             self._stock.recycle(kind, table.private_rows())
 
-    def commitable(
-        self, kind: KindId, num_tokens: int, checkpoints: Checkpoints, landmarks: Landmarks
-    ) -> Sequence[int]:
-        """Positions of one kind that became full and deserve a hash; each is named once.
-
-        The landmarks are aligned, see :meth:`Landmarks.aligned`.
-        """
+    def commitable(self, kind: KindId, num_tokens: int, checkpoints: Checkpoints) -> Sequence[int]:
+        """Positions of one kind that became full and deserve a hash; each is named once."""
         table, spec = self.tables[kind], self._plan.spec_of_kind(kind)
         if not spec.may_be_hit:
             return ()
@@ -278,7 +276,7 @@ class ShadowRequest:
             return ()
         table.num_settled = end
         self._quiet = None
-        positions = worth_keeping(spec, range(first, end), checkpoints, landmarks)
+        positions = worth_keeping(spec, range(first, end), checkpoints, self.aligned_landmarks)
         if spec.kind is not GroupKind.FULL_ATTENTION:
             # A window narrower than the alignment gives rows up before they could be hit.
             positions = [position for position in positions if table.row(position) is not None]

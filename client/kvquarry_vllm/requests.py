@@ -1,5 +1,6 @@
 """vLLM's requests as a shadow knows them."""
 
+import functools
 from collections.abc import Sequence
 
 from vllm.v1.request import Request
@@ -40,7 +41,10 @@ class RequestReader:
 
 def landmarks_of(request: Request) -> Landmarks:
     """Where a request's text is known to be gone on from."""
-    junction_tokens = request.shared_prefix_boundary
-    return Landmarks(
-        (request.num_prompt_tokens - 1,), (junction_tokens,) if junction_tokens else ()
-    )
+    return _landmarks(request.num_prompt_tokens - 1, request.shared_prefix_boundary)
+
+
+@functools.lru_cache(maxsize=4096)
+def _landmarks(prompt_end: int, junction: int) -> Landmarks:
+    """The same object for the same places: a request's are asked for whenever a block is full."""
+    return Landmarks((prompt_end,), (junction,) if junction else ())
