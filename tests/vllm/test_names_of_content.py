@@ -15,6 +15,7 @@ from vllm.v1.request import Request
 
 from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_core.ids import BlockHash
+from kvquarry_core.retention import Landmarks
 from tests.client.pools import ATTENTION, BLOCK, engine
 
 init_none_hash(sha256_cbor)
@@ -65,7 +66,7 @@ def test_c22_a_text_is_found_only_where_it_means_the_same(written: str) -> None:
     quarry.shadow.lookup(writer)
     allocation = Allocation(num_tokens, num_tokens, 0)
     assert quarry.shadow.allocate_first(writer, allocation, keep_free=False) is not None
-    quarry.shadow.commit("writes", writer.hashes, num_tokens, [num_tokens])
+    quarry.shadow.commit("writes", writer.hashes, num_tokens, Landmarks((num_tokens,)))
     found = {}
     for meaning in MEANT:
         reader = Waiting(f"reads {meaning}", names_of(meaning), num_tokens + 1)
