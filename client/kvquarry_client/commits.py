@@ -20,8 +20,8 @@ class Commits:
         self._ledger = ledger
         self._checkpoints = checkpoints
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
-        # A draft model gives up one hash unit: a later request resumes that much earlier, unless it
-        # goes on beyond the boundary with the same text.
+        # A draft model's rows are found by who goes on beyond their end with the same text for one
+        # hash unit: the same prompt again resumes that much earlier than one that goes on.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
         self._has_states = False
 
@@ -81,7 +81,10 @@ class Commits:
         self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]
     ) -> Sequence[BlockHash]:
         """What names the content at some positions of a kind: hashes are chained."""
-        units = self._plan.spec_of_kind(kind).block_tokens // self._plan.hash_tokens
+        spec = self._plan.spec_of_kind(kind)
+        units = spec.block_tokens // self._plan.hash_tokens
+        first = units - 1 + spec.num_hashes_beyond
         if isinstance(positions, range):
-            return hashes[(positions.start + 1) * units - 1 : positions.stop * units : units]
-        return [hashes[(position + 1) * units - 1] for position in positions]
+            start, stop = positions.start * units + first, positions.stop * units + first
+            return hashes[start : stop - units + 1 : units]
+        return [hashes[position * units + first] for position in positions]

@@ -146,7 +146,11 @@ class ShadowRequest:
                 spec = self._plan.spec_of_kind(kind)
                 if spec.may_be_hit:
                     settled = table.num_settled * spec.block_tokens
-                    most_slots = min(most_slots, (settled // align + 1) * align - 1)
+                    to_commit = (settled // align + 1) * align
+                    if spec.is_draft:
+                        named = settled + spec.block_tokens + self._plan.hash_tokens
+                        to_commit = max(to_commit, named)
+                    most_slots = min(most_slots, to_commit - 1)
         limits = (table.most_processed() for table in self.tables)
         return _Quiet(
             most_slots, min((one for one in limits if one is not None), default=ANY_NUMBER)
@@ -271,6 +275,10 @@ class ShadowRequest:
         if not spec.may_be_hit:
             return ()
         usable = num_tokens // checkpoints.alignment_tokens * checkpoints.alignment_tokens
+        if spec.is_draft:
+            # A row has no name before the hash unit after it is full. A window no wider than that
+            # gives it up before.
+            usable = min(usable, num_tokens - self._plan.hash_tokens)
         first, end = table.num_settled, usable // spec.block_tokens
         if end <= first:
             return ()

@@ -50,12 +50,12 @@ def _within_reach(
     ends with the request: keeping exactly one window would keep nothing that can be hit.
     """
     kept: list[int] = []
-    least = max((positions.start + 1 - window.num_dropped) * window.block_tokens, 1)
+    least = (positions.start + 1) * window.block_tokens
     most = window.last_tokens(positions.stop - 1)
     done = positions.start
     for num_tokens in checkpoints.within(least, most, landmarks):
         first = max(done, window.first_position(num_tokens))
-        end = min(num_tokens // window.block_tokens + window.num_dropped, positions.stop)
+        end = min(num_tokens // window.block_tokens, positions.stop)
         kept += range(first, end)
         done = max(done, end)
     return kept

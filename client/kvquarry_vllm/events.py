@@ -20,8 +20,9 @@ from vllm.v1.request import Request
 
 from kvquarry_client.ledger import Eviction
 from kvquarry_client.scheduling import Committed
-from kvquarry_core.ids import NULL_BLOCK, BlockId, GroupId
+from kvquarry_core.ids import NULL_BLOCK, BlockHash, BlockId, GroupId
 from kvquarry_core.plan import Plan
+from kvquarry_vllm.own_hashes import OwnHashes
 
 
 class EventLog:
@@ -33,18 +34,25 @@ class EventLog:
             get_kv_cache_spec_kind(group.kv_cache_spec).value
             for group in kv_cache_config.kv_cache_groups
         ]
+        self._own_hashes = OwnHashes(plan)
         self._events: list[KVCacheEvent] = []
 
     def evicted(self, evictions: Iterable[Eviction]) -> None:
         """Content can no longer be found."""
         for eviction in evictions:
-            hashes = [maybe_convert_block_hash(eviction.block_hash)]
+            own_hash = self._own_hashes.forget(eviction.kind, eviction.block_hash)
+            if own_hash is None:
+                continue
+            hashes = [maybe_convert_block_hash(own_hash)]
             for group in self._plan.kinds[eviction.kind]:
                 self._events.append(BlockRemoved(hashes, MEDIUM_GPU, group_idx=group))
 
     def committed(self, request: Request, commits: Iterable[Committed]) -> None:
         """Blocks of a request can be found from now on."""
         for commit in commits:
+            block_tokens = self._plan.spec_of_kind(commit.kind).block_tokens
+            own_hashes = self._hashes_at(request, block_tokens, commit.positions)
+            self._own_hashes.note(commit.kind, commit.names, own_hashes)
             for run in _runs(commit.positions):
                 for group in self._plan.kinds[commit.kind]:
                     self._events.append(self._stored(request, group, run))
@@ -61,6 +69,7 @@ class EventLog:
 
     def cleared(self) -> None:
         """The whole cache was forgotten."""
+        self._own_hashes.clear()
         self._events.append(AllBlocksCleared())
 
     def take(self) -> list[KVCacheEvent]:
@@ -70,7 +79,6 @@ class EventLog:
 
     def _stored(self, request: Request, group: GroupId, run: Sequence[int]) -> BlockStored:
         block_tokens = self._plan.groups[group].block_tokens
-        units = block_tokens // self._plan.hash_tokens
         first, last = run[0], run[-1]
         extra_keys, media = [], 0
         for position in run:
@@ -79,8 +87,8 @@ class EventLog:
                 request, start, start + block_tokens, media
             )
             extra_keys.append(keys)
-        hashes = [request.block_hashes[(position + 1) * units - 1] for position in run]
-        parent = request.block_hashes[first * units - 1] if first else None
+        hashes = self._hashes_at(request, block_tokens, run)
+        [parent] = self._hashes_at(request, block_tokens, [first - 1]) if first else [None]
         lora = request.lora_request
         return BlockStored(
             block_hashes=[maybe_convert_block_hash(block_hash) for block_hash in hashes],
@@ -95,6 +103,13 @@ class EventLog:
             kv_cache_spec_kind=self._kind_names[group],
             session_id=request.session_id,
         )
+
+    def _hashes_at(
+        self, request: Request, block_tokens: int, positions: Iterable[int]
+    ) -> list[BlockHash]:
+        """What routers call some blocks of a request, whatever names the pool finds them under."""
+        units = block_tokens // self._plan.hash_tokens
+        return [BlockHash(request.block_hashes[(one + 1) * units - 1]) for one in positions]
 
 
 class NoEvents:

@@ -68,7 +68,7 @@ class _DuePin:
     """A prompt to be pinned.
 
     Attributes:
-        num_tokens: How much of it.
+        num_tokens: How much of it must match to hit what is pinned.
         pin_s: For how long; 0 to end its pin.
     """
 
@@ -85,6 +85,8 @@ class Pinning:
         self._clock = clock
         self._hash_tokens = plan.hash_tokens
         self._align = math.lcm(*(spec.block_tokens for spec in plan.groups if spec.may_be_hit))
+        # A draft model's rows are found by who goes on beyond them with the same text.
+        self._margin_tokens = plan.hash_tokens * max(g.num_hashes_beyond for g in plan.groups)
         self._due: dict[str, _DuePin] = {}
         self._next_log_s = -math.inf
 
@@ -93,13 +95,15 @@ class Pinning:
         if wishes.pin_s is None:
             return
         # A request computes its last token in any case, so this is where an equal prompt resumes.
-        num_tokens = (request.num_prompt_tokens - 1) // self._align * self._align
-        if num_tokens:
-            self._due[request.request_id] = _DuePin(num_tokens, wishes.pin_s)
+        most_tokens = request.num_prompt_tokens - 1 - self._margin_tokens
+        num_tokens = most_tokens // self._align * self._align
+        if num_tokens > 0:
+            due = _DuePin(num_tokens + self._margin_tokens, wishes.pin_s)
+            self._due[request.request_id] = due
         else:
             logger.warning_once(
                 "kvquarry pins no prompt of less than %d tokens: no block of it is full.",
-                self._align + 1,
+                self._align + self._margin_tokens + 1,
             )
 
     def note_cached(self, request: Request, num_tokens: int) -> None:

@@ -16,9 +16,10 @@ class Hit:
 
     Attributes:
         num_tokens: Its length.
-        longest_tokens: The longest prefix any single kind has. Where it is longer, another
-            request shares more with this one than can be used: the junction, worth a checkpoint
-            (Marconi, arXiv 2411.19379).
+        longest_tokens: Where a hit could end if every kind had what any single one has. Where
+            that is later, another request shares more with this one than can be used: the
+            junction, worth a checkpoint (Marconi, arXiv 2411.19379). Beside a draft model, who
+            parts there resumes one hash unit before what the other kinds have.
         kinds: What each kind contributes, by :data:`KindId`.
     """
 
@@ -43,6 +44,10 @@ class Coordinator:
         self._hashes_per_block = [
             spec.block_tokens // plan.hash_tokens if spec.may_be_hit else 1 for spec in specs
         ]
+        self._num_beyond = [spec.num_hashes_beyond for spec in specs]
+        # What a kind has beyond the place where somebody who parts there could resume.
+        most_beyond = max(self._num_beyond)
+        self._margin_tokens = [(most_beyond - own) * plan.hash_tokens for own in self._num_beyond]
         self._is_downward_closed = [spec.kind is GroupKind.FULL_ATTENTION for spec in specs]
         # What cross attention holds is named by no hash, and scratch alone holds nothing.
         self._never_hits = any(spec.kind is GroupKind.CROSS_ATTENTION for spec in specs) or not any(
@@ -55,7 +60,7 @@ class Coordinator:
             return self.no_hit
         if len(self.rules) > 1:
             return self.reconcile(index, hashes, max_tokens)
-        view = Hashes(hashes, self._hashes_per_block[0], max_tokens // self._hash_tokens)
+        view = self._view(0, hashes, max_tokens // self._hash_tokens)
         limit = self._limit(hashes, max_tokens)
         found = self.rules[0].longest_hit(index, KindId(0), view, limit)
         return Hit(found.num_tokens, found.num_tokens, (found,))
@@ -70,7 +75,7 @@ class Coordinator:
         asked anew every time.
         """
         most_hashes = max_tokens // self._hash_tokens
-        views = [Hashes(hashes, units, most_hashes) for units in self._hashes_per_block]
+        views = [self._view(kind, hashes, most_hashes) for kind in range(len(self.rules))]
         hits: list[KindHit | None] = [None] * len(self.rules)
         longest, candidate = 0, self._limit(hashes, max_tokens)
         while candidate:
@@ -83,12 +88,19 @@ class Coordinator:
                     hit = rule.longest_hit(index, KindId(kind), views[kind], length)
                 hits[kind] = hit
                 if hit.rows:
-                    longest = max(longest, hit.num_tokens)
+                    longest = max(longest, hit.num_tokens - self._margin_tokens[kind])
                 length = hit.num_tokens // self._alignment * self._alignment
             if length == candidate:
-                return Hit(length, max(longest, length), tuple(hit or NO_HIT for hit in hits))
+                break
             candidate = length
-        return Hit(0, longest, (NO_HIT,) * len(self.rules))
+        junction = max(longest // self._alignment * self._alignment, candidate)
+        if not candidate:
+            return Hit(0, junction, (NO_HIT,) * len(self.rules))
+        return Hit(candidate, junction, tuple(hit or NO_HIT for hit in hits))
+
+    def _view(self, kind: int, hashes: Sequence[BlockHash], most_hashes: int) -> Hashes:
+        """The names of a kind's rows."""
+        return Hashes(hashes, self._hashes_per_block[kind], most_hashes, self._num_beyond[kind])
 
     def _limit(self, hashes: Sequence[BlockHash], max_tokens: int) -> int:
         """The longest prefix that has hashes, in tokens, where a hit may end."""

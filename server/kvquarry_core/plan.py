@@ -55,7 +55,8 @@ class GroupSpec:
         num_speculative_blocks: Extra states a request holds for rejected drafts.
         alignment_bytes: A padded stride is a multiple of this.
         window_tokens: Tokens a sliding window spans, or tokens of a local chunk; 0 for others.
-        is_draft: The layers belong to a draft model that reads one hash unit past the hit.
+        is_draft: The layers belong to a draft model: what they keep of a token depends on the next
+            token, too, see :attr:`num_hashes_beyond`.
     """
 
     kind: GroupKind
@@ -81,6 +82,14 @@ class GroupSpec:
     def may_be_draft(self) -> bool:
         """A draft model's states would depend on tokens beyond the prefix that their hash names."""
         return self.kind is GroupKind.FULL_ATTENTION or self.kind in _WINDOWED
+
+    @property
+    def num_hashes_beyond(self) -> int:
+        """Hash units beyond a row's end that its name covers: one for a draft model.
+
+        Whoever finds such a row goes on as whoever wrote it did, so its last slot fits, too.
+        """
+        return int(self.is_draft)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,10 @@ class Reach:
         num_sizes = len({size_class.stride_bytes for size_class in plan.classes})
         has_order_of_its_own = bool(self._states) and num_sizes > 1
         self._is_judged = [
-            has_order_of_its_own and spec.may_be_hit and spec.kind is not states
+            has_order_of_its_own
+            and spec.may_be_hit
+            and spec.kind is not states
+            and spec.num_hashes_beyond in (0, spec.block_tokens // plan.hash_tokens)
             for spec in plan.groups
         ]
 
@@ -40,7 +43,9 @@ class Reach:
         """How many of a request's leading blocks in a group a hit may use.
 
         Goes back from the last block to the last checkpoint. Equal prefixes have equal hashes,
-        whatever the kind, so the checkpoint at a block's end is found under the block's own.
+        whatever the kind, so the checkpoint at a block's end is found under the block's own. A
+        draft's block of one hash unit has the name of the checkpoint at the next block's end; the
+        names of longer ones are no checkpoint's, and all of these count as reached.
         """
         if not self._is_judged[group]:
             return len(held)
@@ -49,5 +54,4 @@ class Reach:
         # From the end, where mostly the first one is it.
         hashes = map(hash_of.__getitem__, reversed(held))
         num_reached = len(held) - self._store.index.num_before_known(self._states, hashes)
-        # A draft model's hit wants to see the block after the checkpoint, too.
-        return min(num_reached + plan.groups[group].is_draft, len(held))
+        return min(num_reached + plan.groups[group].num_hashes_beyond, len(held))

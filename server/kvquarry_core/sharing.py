@@ -81,10 +81,13 @@ class Sharing:
         record.held[group] += leased
 
     def _committed_tokens(self, record: RequestRecord) -> int:
-        """Tokens of a request whose content is final, as its attention shows; 0 without any."""
+        """Tokens of a request whose content is final, as its attention shows; 0 without any.
+
+        A draft model's last block is not committed yet when the checkpoint at its end is.
+        """
         return max(
             (
-                settled * spec.block_tokens
+                (settled + spec.num_hashes_beyond) * spec.block_tokens
                 for settled, spec in zip(record.settled, self._plan.groups, strict=True)
                 if spec.kind is GroupKind.FULL_ATTENTION
             ),

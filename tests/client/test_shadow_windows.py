@@ -157,8 +157,6 @@ def test_exactly_what_a_kept_length_reads_is_worth_a_hash(
     for num_tokens in range(8, 400, 8):
         if checkpoints.within(num_tokens, num_tokens, aligned):
             expected.update(reference.positions_read(spec, num_tokens))
-            if is_draft:
-                expected.add(num_tokens // 4)
     ends = sorted({0, *cuts, 30})
     found = [
         position

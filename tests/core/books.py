@@ -185,8 +185,11 @@ class Books:
         request, spec = self.requests[handle], self.plan.spec_of_kind(kind)
         if spec.kind in NEVER_SHARED:
             return []
-        names = request.hashes[spec.block_tokens // self.plan.hash_tokens - 1 :]
-        names = names[:: spec.block_tokens // self.plan.hash_tokens]
+        at_each = [
+            reference.name_at(self.plan, spec, request.hashes, position)
+            for position in range(len(request.hashes))
+        ]
+        names = [name for name in at_each if name is not None]
         open_places = [self._open_places(handle, group) for group in self.plan.kinds[kind]]
         if spec.kind is GroupKind.RECURRENT_STATE:
             rows = list(zip(*open_places, strict=False))
@@ -215,9 +218,9 @@ class Books:
         for index in range(len(self.plan.kinds)):
             kind, spec = KindId(index), self.plan.spec_of_kind(KindId(index))
             positions = reference.positions_read(spec, hit_tokens)
-            ends = [(position + 1) * spec.block_tokens for position in positions]
-            keys = [(kind, names[end // self.plan.hash_tokens - 1]) for end in ends]
-            rows[kind] = [self.findable[key][0] for key in keys]
+            found = [reference.name_at(self.plan, spec, names, position) for position in positions]
+            rows[kind] = [self.findable[kind, name][0] for name in found if name is not None]
+            assert None not in found, f"a hit of {hit_tokens} tokens reads rows without a name"
         return rows
 
 

@@ -83,11 +83,11 @@ class FakeEngine:
         """The content of every hit block is what its hash names: nobody wrote there since."""
         for index, members in enumerate(self.plan.kinds):
             spec = self.plan.spec_of_kind(KindId(index))
-            units = spec.block_tokens // self.plan.hash_tokens
             positions = reference.positions_read(spec, answer.hit_tokens)
             for member, group in enumerate(members):
                 for position, block in zip(positions, answer.hit_blocks[group], strict=True):
-                    block_hash = request.hashes[(position + 1) * units - 1]
+                    block_hash = reference.name_at(self.plan, spec, request.hashes, position)
+                    assert block_hash is not None, f"{position} was hit and has no name"
                     tag = content(KindId(index), member, block_hash)
                     key = self.books.key(group, block)
                     found = self.memory.read(key)

@@ -18,6 +18,8 @@ def unreached(books: Books, handle: Handle) -> set[Key]:
     for index, spec in enumerate(plan.groups):
         if not states or _keeps_stock_order(plan) or not _is_attention(spec):
             continue
+        if spec.is_draft and spec.block_tokens > plan.hash_tokens:
+            continue
         keys = [
             books.key(GroupId(index), place.block) for place in books.requests[handle].held[index]
         ]

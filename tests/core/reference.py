@@ -43,11 +43,17 @@ def accepts(
         return True
     if num_tokens % spec.block_tokens or num_tokens > len(hashes) * plan.hash_tokens:
         return False
-    ends = [(position + 1) * spec.block_tokens for position in positions_read(spec, num_tokens)]
-    if spec.is_draft:
-        ends.append(num_tokens + spec.block_tokens)
-    units = [end // plan.hash_tokens for end in ends]
-    return all(unit <= len(hashes) and (kind, hashes[unit - 1]) in findable for unit in units)
+    names = [name_at(plan, spec, hashes, at) for at in positions_read(spec, num_tokens)]
+    return all(name is not None and (kind, name) in findable for name in names)
+
+
+def name_at(
+    plan: Plan, spec: GroupSpec, hashes: Sequence[BlockHash], position: int
+) -> BlockHash | None:
+    """What a row is found under: all tokens to its end, and a draft's by those of one unit more."""
+    end = (position + 1) * spec.block_tokens + (plan.hash_tokens if spec.is_draft else 0)
+    unit = end // plan.hash_tokens
+    return hashes[unit - 1] if unit <= len(hashes) else None
 
 
 def positions_read(spec: GroupSpec, num_tokens: int) -> list[int]:

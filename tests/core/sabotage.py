@@ -45,7 +45,7 @@ _reclaim, _pop_free = SlabMap.reclaim, SlabMap.pop_free
 _admit, _commit_rows, _longest_hit = Pool.admit, Pool.commit_rows, Coordinator.longest_hit
 _find, _find_leading = PrefixIndex.find, PrefixIndex.find_leading
 _hand_over = Lease.hand_over
-_first_position, _attention_hit = SlidingWindow.first_position, FullAttention.longest_hit
+_first_position = SlidingWindow.first_position
 
 
 def touch_leaves_the_block_evictable(
@@ -200,12 +200,10 @@ def windows_forget_their_first_block(self: SlidingWindow, num_tokens: int) -> in
     return min(first + 1, num_tokens // self.block_tokens)
 
 
-def drafts_are_hit_to_their_end(
-    self: FullAttention, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
-) -> KindHit:
-    """The last block of a match counts though it may have gone on otherwise."""
-    self._num_dropped = 0
-    return _attention_hit(self, index, kind, hashes, max_tokens)
+def drafts_are_looked_up_like_others(self: Hashes, num_blocks: int) -> Sequence[BlockHash]:
+    """Under the hash that ends with the block, which with drafts is the name of the one before."""
+    units = self._hashes_per_block
+    return self._hashes[units - 1 : min(num_blocks, self.num_full) * units : units]
 
 
 def coordinator_ignores_the_shorter_kind(
@@ -340,5 +338,5 @@ RUN_SABOTAGES = [
 #: Caught by such a run on a model with windows and a draft model.
 WINDOW_SABOTAGES = [
     Sabotage(SlidingWindow, "first_position", windows_forget_their_first_block),
-    Sabotage(FullAttention, "longest_hit", drafts_are_hit_to_their_end),
+    Sabotage(Hashes, "leading", drafts_are_looked_up_like_others),
 ]

@@ -1,5 +1,6 @@
 """The longest hit, for models of any mixture of kinds, against brute force over all prefixes."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -116,7 +117,8 @@ def test_the_hit_is_no_longer_than_that_of_any_kind(
         if not spec.may_be_hit:
             continue
         most_hashes = max_tokens // plan.hash_tokens
-        view = Hashes(names, spec.block_tokens // plan.hash_tokens, most_hashes)
+        units, num_beyond = spec.block_tokens // plan.hash_tokens, spec.num_hashes_beyond
+        view = Hashes(names, units, most_hashes, num_beyond)
         own = rule_for(spec).longest_hit(index, kind, view, max_tokens)
         assert hit.num_tokens <= own.num_tokens <= max_tokens
 
@@ -136,8 +138,7 @@ def test_a_hit_names_the_rows_of_its_own_prefix_and_no_others(
     for number, kind_hit in enumerate(hit.kinds):
         spec = plan.spec_of_kind(KindId(number))
         positions = reference.positions_read(spec, hit.num_tokens)
-        ends = [(position + 1) * spec.block_tokens for position in positions]
-        expected = [(number, names[end // plan.hash_tokens - 1]) for end in ends]
+        expected = [(number, reference.name_at(plan, spec, names, at)) for at in positions]
         assert [names_of[KindId(number), first] for first in kind_hit.rows] == expected
         assert kind_hit.num_tokens == hit.num_tokens
 
@@ -147,14 +148,20 @@ def test_a_hit_names_the_rows_of_its_own_prefix_and_no_others(
 def test_the_longest_prefix_of_a_kind_is_at_least_the_hit_and_really_there(
     case: tuple[Plan, set[Key], list[BlockHash], int],
 ) -> None:
+    """And a hit may end there; beside a draft, the others have one unit more."""
     hit = find(*case)
     plan, keys, names, max_tokens = case
     assert hit.num_tokens <= hit.longest_tokens <= max_tokens
     names = names[: max_tokens // plan.hash_tokens]
-    assert hit.longest_tokens == 0 or any(
-        reference.accepts(plan, KindId(kind), keys, names, hit.longest_tokens)
-        for kind in range(len(plan.kinds))
-    )
+    align = math.lcm(*(spec.block_tokens for spec in plan.groups if spec.may_be_hit))
+    has_draft = any(spec.is_draft for spec in plan.groups)
+    found = {
+        max(num_tokens - plan.hash_tokens * (has_draft and not spec.is_draft), 0) // align * align
+        for num_tokens in range(max_tokens + 1)
+        for kind, spec in enumerate(map(plan.spec_of_kind, map(KindId, range(len(plan.kinds)))))
+        if spec.may_be_hit and reference.accepts(plan, KindId(kind), keys, names, num_tokens)
+    }
+    assert hit.longest_tokens in {hit.num_tokens, 0, *found}
 
 
 @examples(300)
@@ -268,47 +275,3 @@ def test_what_an_encoder_made_is_named_by_no_hash(with_hashes: str) -> None:
 def test_scratch_alone_holds_nothing_that_could_be_hit() -> None:
     plan = plan_of([scratch(16)])
     assert find(plan, set(), hashes("abc"), 3).num_tokens == 0
-
-
-class TestDraftModels:
-    """C05: one hash unit is dropped, in the draft's own group only."""
-
-    PROMPT = 2_528
-
-    def hits(self, *groups: GroupSpec) -> list[int]:
-        """The prompt is sent four times; what is full at the end of each is kept."""
-        plan = plan_of(list(groups))
-        names = hashes("x" * (self.PROMPT // plan.hash_tokens))
-        keys: set[Key] = set()
-        found = []
-        for _ in range(4):
-            found.append(find(plan, keys, names, self.PROMPT - 1).num_tokens)
-            for number in range(len(plan.kinds)):
-                units = plan.spec_of_kind(KindId(number)).block_tokens // plan.hash_tokens
-                keys |= {(KindId(number), name) for name in names[units - 1 :: units]}
-        return found
-
-    def test_coarse_states_leave_room_for_the_drop(self) -> None:
-        assert self.hits(attention(16, 16), draft(32, 16), states(48, 896)) == [0, *[1_792] * 3]
-
-    def test_fine_states_cost_one_unit(self) -> None:
-        assert self.hits(attention(16, 16), draft(32, 16), states(48, 16)) == [0, *[2_496] * 3]
-
-    def test_no_draft_no_drop(self) -> None:
-        assert self.hits(attention(16, 16), states(48, 16)) == [0, *[2_512] * 3]
-
-    def test_a_draft_that_slides_drops_one_unit_too(self) -> None:
-        groups = attention(16, 16), window(32, 1_024, 16, is_draft=True), states(48, 16)
-        assert self.hits(*groups) == [0, *[2_496] * 3]
-
-    @pytest.mark.parametrize("others", [[attention(16)], [attention(16), states(48)]])
-    def test_the_other_groups_are_hit_as_far_as_they_reach(self, others: list[GroupSpec]) -> None:
-        """The draft has five blocks, of which it uses four; the others use the fifth no more."""
-        plan = plan_of([*others, draft(32)])
-        names = hashes("abcdefgh")
-        keys = {(KindId(kind), name) for kind in range(len(plan.kinds)) for name in names}
-        for length in range(2, 7):
-            kind = next(k for k in range(len(plan.kinds)) if plan.spec_of_kind(KindId(k)).is_draft)
-            mine = {(KindId(kind), name) for name in names[:length]}
-            rest = {key for key in keys if key[0] != kind}
-            assert find(plan, mine | rest, names, 8).num_tokens == length - 1

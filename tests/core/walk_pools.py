@@ -38,5 +38,8 @@ WALK_POOLS: dict[str, Plan] = {
         [attention(16), chunks(16, 3), scratch(32, 5), states(48, 2)], 96 * 10
     ),
     "draft model": make_plan([attention(16), draft(16)], 16 * 24),
+    "draft of coarse blocks, and states": make_plan(
+        [attention(16, 2), draft(32, 4), states(48, 4)], 96 * 10
+    ),
     "encoder": make_plan([attention(16, 2), cross(16, 2)], 16 * 28),
 }

@@ -6,9 +6,9 @@ themselves, one token for each draft but the first, which the next step overwrit
     position    start          base + accepted                      num_drafts - 1 more
     slots       |<- of this and the next token ->|<- of guesses, nobody's to rely on ->|
 
-As with stock vLLM there is one exception to what they must read. Of two prompts that part where a
+With stock vLLM there is one exception to what they must read. Of two prompts that part where a
 block ends, and that both go on, that block is there twice under one name, and the two copies differ
-in their last slot: whoever goes on from it may find the other one's.
+in their last slot: whoever goes on from it may find the other one's. Here they have two names.
 """
 
 from __future__ import annotations

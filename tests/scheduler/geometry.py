@@ -39,6 +39,7 @@ class Geometry:
         num_drafts: Draft tokens per step, for which states are held.
         draft_slot_bytes: Bytes of one token in one layer of those that draft, which are one more
             group of full attention; 0 for none.
+        draft_block_tokens: Tokens per block of that group; 0 for those of all others.
         retention_interval: See vLLM's ``prefix_cache_retention_interval``.
     """
 
@@ -52,6 +53,7 @@ class Geometry:
     chunk_tokens: int = 0
     num_drafts: int = 0
     draft_slot_bytes: int = 0
+    draft_block_tokens: int = 0
     retention_interval: int | None = 0
 
     @property
@@ -64,7 +66,7 @@ class Geometry:
         """Bytes of one block of the largest kind in one layer."""
         sliding_tokens = self.sliding_block_tokens or self.block_tokens
         sliding = sliding_tokens * (self.sliding_slot_bytes or self.slot_bytes)
-        drafting = self.block_tokens * self.draft_slot_bytes
+        drafting = (self.draft_block_tokens or self.block_tokens) * self.draft_slot_bytes
         windowed = sliding if self.sliding_tokens else 0
         return max(self.page_bytes, self.state_bytes, windowed, drafting)
 
@@ -85,7 +87,8 @@ class Geometry:
             for index, spec in enumerate(specs)
         ]
         if self.draft_slot_bytes:
-            spec = FullAttentionSpec(**_attention(self.block_tokens, self.draft_slot_bytes))
+            block_tokens = self.draft_block_tokens or self.block_tokens
+            spec = FullAttentionSpec(**_attention(block_tokens, self.draft_slot_bytes))
             groups.append(KVCacheGroupSpec(list(DRAFT_LAYERS), spec))
         return groups
 

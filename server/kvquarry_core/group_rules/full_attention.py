@@ -3,7 +3,6 @@
 from kvquarry_core.group_rules.every_token import EveryToken
 from kvquarry_core.group_rules.rule import Hashes, KindHit
 from kvquarry_core.ids import KindId
-from kvquarry_core.plan import GroupSpec
 from kvquarry_core.prefix_index import PrefixIndex
 
 
@@ -13,16 +12,9 @@ class FullAttention(EveryToken):
     grows = True
     is_of_encoder = False
 
-    def __init__(self, spec: GroupSpec) -> None:
-        super().__init__(spec)
-        self._num_dropped = int(spec.is_draft)
-
     def longest_hit(
         self, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
     ) -> KindHit:
         """From left to right: after the first block that is missing nothing is usable."""
-        most = max_tokens // self.block_tokens + self._num_dropped
-        rows = index.find_leading(kind, hashes.leading(most))
-        if self._num_dropped:
-            rows = rows[: -self._num_dropped]
+        rows = index.find_leading(kind, hashes.leading(max_tokens // self.block_tokens))
         return KindHit(len(rows) * self.block_tokens, rows)

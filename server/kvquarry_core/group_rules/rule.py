@@ -9,30 +9,52 @@ from kvquarry_core.prefix_index import PrefixIndex
 
 
 class Hashes:
-    """A request's block hashes, seen at one kind's block size.
+    """The names of one kind's rows among a request's hashes.
 
-    Hashes are chained, so the last hash of a block of several units names all of it.
+    Hashes are chained, so the last hash of a block of several units names all of it. A draft
+    model's row is named by the hash one unit further, and has no name before there is one::
+
+        units            |   |   |   |   |   |   |         three blocks of two units
+        names of rows        0       1       2
+        of a draft's             0       1
+
+    Attributes:
+        num_full: Blocks that are full, with a name or yet without.
     """
 
     def __init__(
-        self, hashes: Sequence[BlockHash], hashes_per_block: int, most_hashes: int | None = None
+        self,
+        hashes: Sequence[BlockHash],
+        hashes_per_block: int,
+        most_hashes: int | None = None,
+        num_beyond: int = 0,
     ) -> None:
-        """Of the first ``most_hashes`` hashes; of all, where that is None."""
+        """Of the first ``most_hashes`` hashes; of all, where that is None.
+
+        Args:
+            hashes: The request's hashes.
+            hashes_per_block: Hash units of a block.
+            most_hashes: So many of them count.
+            num_beyond: See :attr:`GroupSpec.num_hashes_beyond`.
+        """
         self._hashes = hashes
         self._hashes_per_block = hashes_per_block
+        self._first = hashes_per_block - 1 + num_beyond
         num_hashes = len(hashes) if most_hashes is None else min(len(hashes), most_hashes)
-        self._num_blocks = num_hashes // hashes_per_block
+        self.num_full = num_hashes // hashes_per_block
+        self._num_named = max(num_hashes - num_beyond, 0) // hashes_per_block
 
     def __len__(self) -> int:
-        return self._num_blocks
+        return self._num_named
 
     def __getitem__(self, block_index: int) -> BlockHash:
-        return self._hashes[(block_index + 1) * self._hashes_per_block - 1]
+        return self._hashes[block_index * self._hashes_per_block + self._first]
 
     def leading(self, num_blocks: int) -> Sequence[BlockHash]:
         """Those of the first blocks, as many as there are."""
         units = self._hashes_per_block
-        return self._hashes[units - 1 : min(num_blocks, self._num_blocks) * units : units]
+        end = self._first + 1 + (min(num_blocks, self._num_named) - 1) * units
+        return self._hashes[self._first : max(end, 0) : units]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +111,7 @@ class GroupRule(Protocol):
     def longest_hit(
         self, index: PrefixIndex, kind: KindId, hashes: Hashes, max_tokens: int
     ) -> KindHit:
-        """The longest cached prefix of at most ``max_tokens`` tokens.
-
-        A draft model's group wants to find one block more than it uses: what it keeps of a token
-        depends on the next one too, so the last block of a match may have gone on otherwise.
-        """
+        """The longest cached prefix of at most ``max_tokens`` tokens."""
         ...
 
 

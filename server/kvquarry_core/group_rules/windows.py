@@ -26,10 +26,6 @@ class Window(ABC):
 
     The first position that is read never moves back as a request gets longer; everything here
     rests on that.
-
-    Attributes:
-        num_dropped: Blocks of a match beyond its hit: one for a draft model, see
-            :meth:`GroupRule.longest_hit`.
     """
 
     grows = True
@@ -39,7 +35,6 @@ class Window(ABC):
         """Windows begin at multiples of ``start_granularity`` tokens."""
         self.block_tokens = spec.block_tokens
         self._window_tokens = spec.window_tokens
-        self.num_dropped = int(spec.is_draft)
         self._in_block = spec.block_tokens - math.gcd(spec.block_tokens, start_granularity)
 
     @abstractmethod
@@ -72,20 +67,21 @@ class Window(ABC):
         A missing block rules out every end whose window holds it: the next end to try is the one
         before it.
         """
-        end = min(max_tokens // self.block_tokens, len(hashes) - self.num_dropped)
+        end, num_named = min(max_tokens // self.block_tokens, hashes.num_full), len(hashes)
         while end > 0:
+            first = self.first_position(end * self.block_tokens)
+            if first < end and end > num_named:
+                end = num_named
+                continue
             found = []
-            for position in range(
-                end + self.num_dropped - 1, self.first_position(end * self.block_tokens) - 1, -1
-            ):
+            for position in range(end - 1, first - 1, -1):
                 commitment = index.find(kind, hashes[position])
                 if commitment is None:
-                    end = position - self.num_dropped
+                    end = position
                     break
                 found.append(commitment)
             else:
-                used = found[self.num_dropped :]
-                return KindHit(end * self.block_tokens, tuple(reversed(used)))
+                return KindHit(end * self.block_tokens, tuple(reversed(found)))
         return NO_HIT
 
 
