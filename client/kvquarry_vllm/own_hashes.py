@@ -20,6 +20,10 @@ class OwnHashes:
         self._own: dict[KindId, dict[BlockHash, BlockHash]] = {kind: {} for kind in drafts}
         self._num_names: dict[KindId, Counter[BlockHash]] = {kind: Counter() for kind in drafts}
 
+    def __len__(self) -> int:
+        """Names that are remembered: those that a draft's rows can be found under."""
+        return sum(map(len, self._own.values()))
+
     def note(
         self, kind: KindId, names: Iterable[BlockHash], own_hashes: Iterable[BlockHash]
     ) -> None:

@@ -1,6 +1,6 @@
-"""C01 to C04: what whole engines hit, with the right answers; C05 to C08 are the core's."""
+"""C01 to C05: what whole engines hit, with the right answers; C05 to C08 are the core's."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -56,10 +56,14 @@ class Requests:
     checkpoints: Checkpoints
     max_chunk: int = 1 << 20
     pool_bytes: int = 4_000_000
+    hash_tokens: int | None = None
     hits: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plan = make_plan(self.groups, self.pool_bytes)
+        plan = make_plan(self.groups, self.pool_bytes)
+        self.plan = replace(plan, hash_tokens=self.hash_tokens or plan.hash_tokens)
+        has_draft = any(spec.is_draft for spec in self.groups)
+        self.margin_tokens = self.plan.hash_tokens if has_draft else 0
         pool_id, self.ledger = open_inproc(self.plan)
         register_inproc_worker(pool_id, list(planned_views(self.plan)), self.plan.pool_bytes)
         settings = ShadowSettings(self.max_chunk, 0, True, (), self.checkpoints)  # noqa: FBT003
@@ -82,9 +86,14 @@ class Requests:
         return self.hits[-1]
 
     def _end_of_chunk(self, computed: int, landmarks: Landmarks, num_tokens: int) -> int:
-        """As a scheduler cuts them: no chunk passes a place where a state is wanted."""
-        aligned = landmarks.aligned(self.checkpoints.alignment_tokens)
-        places = (*aligned.prompt_ends, *aligned.junctions)
+        """As a scheduler cuts them: no chunk passes a place where a state is wanted.
+
+        With drafts the same prompt again resumes a hash unit earlier than one that goes on.
+        """
+        align = self.checkpoints.alignment_tokens
+        ends = (*landmarks.prompt_ends, *landmarks.junctions)
+        earlier = [end - self.margin_tokens for end in ends]
+        places = [end // align * align for end in (*ends, *earlier)]
         last = min([num_tokens, *(place for place in places if place > computed)])
         return min(last, computed + self.max_chunk)
 
@@ -172,3 +181,48 @@ def test_c04_under_pressure_the_kept_window_outlives_what_it_left_behind() -> No
     assert engine.send(Text("prompt", 4_086, "other end", 10)) == 4_064
     assert not any(engine.ledger.pool.store.num_evictions)
     check_integrity(engine.ledger.pool)
+
+
+def with_draft(block_tokens: int) -> list[GroupSpec]:
+    """Three groups: attention, a draft model's attention, and states."""
+    draft = GroupSpec(GroupKind.FULL_ATTENTION, block_tokens, 24 * block_tokens, 1, is_draft=True)
+    return [draft, *hybrid(block_tokens)]
+
+
+@pytest.mark.parametrize(
+    ("block_tokens", "hash_tokens", "hit_tokens"),
+    [
+        pytest.param(896, 16, 1_792, id="896-token states"),
+        pytest.param(16, 16, 2_496, id="16-token states"),
+        # The negative control: a unit as long as a block costs a block.
+        pytest.param(896, 896, 896, id="one hash for 896 tokens"),
+    ],
+)
+def test_c05_drafts_cost_one_hash_unit(
+    block_tokens: int, hash_tokens: int, hit_tokens: int
+) -> None:
+    """A prompt of 2,528 tokens is sent four times."""
+    engine = Requests(
+        with_draft(block_tokens), Checkpoints(SPARSE, block_tokens), hash_tokens=hash_tokens
+    )
+    for _ in range(4):
+        engine.send(Text("prompt", 2_528))
+    assert engine.hits == [0, *[hit_tokens] * 3]
+    check_integrity(engine.ledger.pool)
+
+
+def test_c05_without_a_draft_nothing_is_dropped() -> None:
+    engine = Requests(hybrid(16), Checkpoints(SPARSE, 16))
+    for _ in range(4):
+        engine.send(Text("prompt", 2_528))
+    assert engine.hits == [0, *[2_512] * 3]
+
+
+@pytest.mark.parametrize(("num_shared", "hit_tokens"), [(1_807, 896), (1_808, 1_792)])
+def test_c05_whoever_parts_within_the_unit_behind_a_block_does_not_hit_it(
+    num_shared: int, hit_tokens: int
+) -> None:
+    """Dense, so that states are at every boundary."""
+    engine = Requests(with_draft(896), Checkpoints(DENSE, 896), max_chunk=896, hash_tokens=16)
+    engine.send(Text("prompt", num_shared, "first", 700))
+    assert engine.send(Text("prompt", num_shared, "other", 700)) == hit_tokens

@@ -26,7 +26,7 @@ from tests.scheduler.cases import (
     with_draft_layers,
 )
 from tests.scheduler.geometry import Geometry
-from tests.scheduler.quarry import QuarryPools
+from tests.scheduler.quarry import QuarryPools, core_pool
 from tests.scheduler.scenes import Scene, hits, words
 from tests.scheduler.simulation import PIPELINED, STEPPED, Loop, Simulation
 from tests.scheduler.stock import EagerStock, StockPools
@@ -134,6 +134,19 @@ def test_a_prompt_sent_again_hits_one_block_less(
     name: str, length: int, resent: int, tmp_path: Path
 ) -> None:
     assert hits_of(GEOMETRIES, name, tmp_path, words(length, 1), words(length, 1)) == [0, resent]
+
+
+@pytest.mark.parametrize("geometries", [GEOMETRIES, COARSE], ids=["fine", "coarse"])
+def test_a_pin_reaches_as_far_as_the_same_prompt_hits(
+    geometries: dict[str, Geometry], tmp_path: Path
+) -> None:
+    scene = Scene(simulation(geometries["mixed"], STEPPED, tmp_path, 2_000_000))
+    prompt = words(210, 1)
+    scene.finish("pinned", prompt, kvquarry_pin_s=3600)
+    [pin] = core_pool(scene.scheduler).pins
+    scene.send("again", prompt)
+    assert pin.num_tokens == hits(scene.step())["again"] == 192
+    scene.drain()
 
 
 @pytest.mark.parametrize("name", COARSE)

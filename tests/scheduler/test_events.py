@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+from vllm.v1.request import Request
 
 from kvquarry_vllm.events import EventLog
-from tests.scheduler.cases import MIXED, PLAIN, WINDOWS_AND_STATES
+from tests.scheduler.cases import EAGLE, MIXED, PLAIN, WINDOWS_AND_STATES, with_draft_layers
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.scenes import Scene, words
@@ -66,14 +69,19 @@ def report_in_full(scene: Scene) -> None:
     manager.get_computed_blocks = reporting
 
 
-def findable(scene: Scene) -> list[set[object]]:
-    """What the pool itself can find, by group."""
+def findable(scene: Scene, requests: Iterable[Request] = ()) -> list[set[object]]:
+    """What the pool itself can find, by group; a draft's rows by the hashes at their own ends."""
     pool = scene.simulation.manager.shadow.ledger.pool
+    before = {
+        name: own for request in requests for own, name in itertools.pairwise(request.block_hashes)
+    }
     found: list[set[object]] = [set() for _ in pool.plan.groups]
     for kind, members in enumerate(pool.plan.kinds):
+        is_draft = pool.plan.spec_of_kind(kind).is_draft
         for commitment in pool.store.index.commitments(kind):
+            name = commitment.block_hash
             for group in members:
-                found[group].add(maybe_convert_block_hash(commitment.block_hash))
+                found[group].add(maybe_convert_block_hash(before[name] if is_draft else name))
     return found
 
 
@@ -100,6 +108,31 @@ def test_a_router_that_hears_all_events_believes_what_is_true(
     router.hear(taken)
     assert router.found == findable(scene)
     assert any(isinstance(event, BlockRemoved) for event in taken), "nothing was evicted"
+    assert manager.reset_prefix_cache()
+    router.hear(take())
+    assert router.found == findable(scene) == [set() for _ in router.found]
+
+
+def test_a_router_hears_of_a_drafts_blocks_by_their_own_hashes(tmp_path: Path) -> None:
+    """Though the pool finds them under longer names, and each of two that part has one."""
+    pools = QuarryPools(with_draft_layers(MIXED), 220_000)
+    scene = Scene(Simulation(pools, STEPPED, EAGLE, tmp_path))
+    router, manager = listening(scene), scene.simulation.manager
+    heard: list[KVCacheEvent] = []
+    take = manager.take_events
+    manager.take_events = lambda: heard.extend(take()) or []
+    shared = words(4 * BLOCK, seed=0)
+    requests = []
+    for number in range(16):
+        prompt = shared + words(3 * BLOCK + number, seed=number)
+        requests.append(scene.send(f"r{number}", prompt, max_tokens=20))
+        if number % 2:  # two at a time, so that both compute what they have in common
+            scene.drain()
+    manager.new_step_starts()
+    heard += take()
+    router.hear(heard)
+    assert router.found == findable(scene, requests)
+    assert any(isinstance(event, BlockRemoved) for event in heard), "nothing was evicted"
     assert manager.reset_prefix_cache()
     router.hear(take())
     assert router.found == findable(scene) == [set() for _ in router.found]
