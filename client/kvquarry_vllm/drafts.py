@@ -9,7 +9,8 @@ MTP's layers read the target's hidden states beside the *next* token::
 
 so the last block that a prompt has in common with another may hold the other's continuation. The
 target verifies what is drafted, and outputs are right nonetheless; but drafts would be accepted
-less often. So a hit wants to see one block more than it uses, as with stock vLLM.
+less often. Stock vLLM wants to see one block more than it uses. Here such a block is named by the
+hash one unit beyond its end, and is found by those alone who go on as its writer did.
 """
 
 from collections.abc import Mapping, Sequence

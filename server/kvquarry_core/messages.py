@@ -94,7 +94,8 @@ class FullRows:
     Attributes:
         handle: The request.
         kind: The kind.
-        hashes: What each row holds.
+        hashes: What names each row: the hash at its end, or as many units beyond as
+            :attr:`GroupSpec.num_hashes_beyond` says.
         blocks: The rows one after another, each with one block per group of the kind.
     """
 
