@@ -41,13 +41,17 @@ class Coordinator:
         self.no_hit = Hit(0, 0, (NO_HIT,) * len(specs))
         self._hash_tokens = plan.hash_tokens
         self._alignment = math.lcm(*(spec.block_tokens for spec in specs if spec.may_be_hit))
-        self._hashes_per_block = [
-            spec.block_tokens // plan.hash_tokens if spec.may_be_hit else 1 for spec in specs
+        # Of each kind, hash units per block and those beyond a row's end that its name covers.
+        self._units = [
+            (
+                spec.block_tokens // plan.hash_tokens if spec.may_be_hit else 1,
+                spec.num_hashes_beyond,
+            )
+            for spec in specs
         ]
-        self._num_beyond = [spec.num_hashes_beyond for spec in specs]
         # What a kind has beyond the place where somebody who parts there could resume.
-        most_beyond = max(self._num_beyond)
-        self._margin_tokens = [(most_beyond - own) * plan.hash_tokens for own in self._num_beyond]
+        most_beyond = max(beyond for _, beyond in self._units)
+        self._margin_tokens = [(most_beyond - own) * plan.hash_tokens for _, own in self._units]
         self._is_downward_closed = [spec.kind is GroupKind.FULL_ATTENTION for spec in specs]
         # What cross attention holds is named by no hash, and scratch alone holds nothing.
         self._never_hits = any(spec.kind is GroupKind.CROSS_ATTENTION for spec in specs) or not any(
@@ -60,7 +64,8 @@ class Coordinator:
             return self.no_hit
         if len(self.rules) > 1:
             return self.reconcile(index, hashes, max_tokens)
-        view = self._view(0, hashes, max_tokens // self._hash_tokens)
+        units, beyond = self._units[0]
+        view = Hashes(hashes, units, max_tokens // self._hash_tokens, beyond)
         limit = self._limit(hashes, max_tokens)
         found = self.rules[0].longest_hit(index, KindId(0), view, limit)
         return Hit(found.num_tokens, found.num_tokens, (found,))
@@ -75,7 +80,7 @@ class Coordinator:
         asked anew every time.
         """
         most_hashes = max_tokens // self._hash_tokens
-        views = [self._view(kind, hashes, most_hashes) for kind in range(len(self.rules))]
+        views = [Hashes(hashes, units, most_hashes, beyond) for units, beyond in self._units]
         hits: list[KindHit | None] = [None] * len(self.rules)
         longest, candidate = 0, self._limit(hashes, max_tokens)
         while candidate:
@@ -87,20 +92,17 @@ class Coordinator:
                 else:
                     hit = rule.longest_hit(index, KindId(kind), views[kind], length)
                 hits[kind] = hit
-                if hit.rows:
+                if hit.rows and hit.num_tokens > longest:
                     longest = max(longest, hit.num_tokens - self._margin_tokens[kind])
                 length = hit.num_tokens // self._alignment * self._alignment
             if length == candidate:
                 break
             candidate = length
-        junction = max(longest // self._alignment * self._alignment, candidate)
+        if longest > candidate:
+            longest = max(longest // self._alignment * self._alignment, candidate)
         if not candidate:
-            return Hit(0, junction, (NO_HIT,) * len(self.rules))
-        return Hit(candidate, junction, tuple(hit or NO_HIT for hit in hits))
-
-    def _view(self, kind: int, hashes: Sequence[BlockHash], most_hashes: int) -> Hashes:
-        """The names of a kind's rows."""
-        return Hashes(hashes, self._hashes_per_block[kind], most_hashes, self._num_beyond[kind])
+            return Hit(0, longest, (NO_HIT,) * len(self.rules))
+        return Hit(candidate, max(longest, candidate), tuple(hit or NO_HIT for hit in hits))
 
     def _limit(self, hashes: Sequence[BlockHash], max_tokens: int) -> int:
         """The longest prefix that has hashes, in tokens, where a hit may end."""

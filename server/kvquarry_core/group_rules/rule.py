@@ -41,8 +41,9 @@ class Hashes:
         self._hashes_per_block = hashes_per_block
         self._first = hashes_per_block - 1 + num_beyond
         num_hashes = len(hashes) if most_hashes is None else min(len(hashes), most_hashes)
-        self.num_full = num_hashes // hashes_per_block
-        self._num_named = max(num_hashes - num_beyond, 0) // hashes_per_block
+        self.num_full = self._num_named = num_hashes // hashes_per_block
+        if num_beyond:
+            self._num_named = max(num_hashes - num_beyond, 0) // hashes_per_block
 
     def __len__(self) -> int:
         return self._num_named
@@ -52,9 +53,9 @@ class Hashes:
 
     def leading(self, num_blocks: int) -> Sequence[BlockHash]:
         """Those of the first blocks, as many as there are."""
-        units = self._hashes_per_block
-        end = self._first + 1 + (min(num_blocks, self._num_named) - 1) * units
-        return self._hashes[self._first : max(end, 0) : units]
+        units, first = self._hashes_per_block, self._first
+        end = first + 1 + (min(num_blocks, self._num_named) - 1) * units
+        return self._hashes[first:end:units]
 
 
 @dataclass(frozen=True, slots=True)
