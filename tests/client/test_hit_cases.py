@@ -8,7 +8,7 @@ from kvquarry_client.inproc import open_inproc, register_inproc_worker
 from kvquarry_client.scheduling import Allocation, ShadowSettings, Waiting
 from kvquarry_client.shadow import Shadow
 from kvquarry_core.checkpoints import Checkpoints
-from kvquarry_core.ids import BlockHash
+from kvquarry_core.ids import BlockHash, KindId
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.plan import GroupKind, GroupSpec, make_plan
 from kvquarry_core.retention import Boundaries, Dense, Interval, Landmarks, Retention
@@ -226,3 +226,20 @@ def test_c05_whoever_parts_within_the_unit_behind_a_block_does_not_hit_it(
     engine = Requests(with_draft(896), Checkpoints(DENSE, 896), max_chunk=896, hash_tokens=16)
     engine.send(Text("prompt", num_shared, "first", 700))
     assert engine.send(Text("prompt", num_shared, "other", 700)) == hit_tokens
+
+
+def test_a_checkpoint_beside_drafts_sums_up_all_tokens_before_it() -> None:
+    """Though the draft's last block before it is committed later."""
+    draft, _, of_states = with_draft(16)
+    engine = Requests([draft, of_states], Checkpoints(SPARSE, 16))
+    text = Text("prompt", 100)
+    engine.send(text)
+    store, names = engine.ledger.pool.store, text.hashes(16)
+    kind = next(KindId(k) for k in range(2) if engine.plan.spec_of_kind(KindId(k)) == of_states)
+    found = {
+        (names.index(one.block_hash) + 1) * 16: store.contents.num_tokens(
+            engine.plan.class_of_kind(kind), one.row[0]
+        )
+        for one in store.index.commitments(kind)
+    }
+    assert found == {80: 80, 96: 96}
