@@ -1,6 +1,6 @@
 """Small inputs that made other systems of this kind fail, with the right answers.
 
-C01 to C04 are whole engines' (``tests/client/test_hit_cases.py``). C05 (drafts), C06 (counters),
+C01 to C05 are whole engines' (``tests/client/test_hit_cases.py``). C05 (drafts), C06 (counters),
 C07 and C08 (hits), C12 (slabs), C16 (never fits), C17 (the gate's promise) and C20 (sole owner)
 stand beside the laws they belong to; C10 and C15 (figures) among the tools' tests, C15 through a
 service, too (``tests/integration/test_slot_use.py``), C18 (leases) and C21 (layouts) among the

@@ -22,6 +22,7 @@ from tests.scheduler.cases import (
     MIXED,
     RESETTING,
     SLIDING,
+    TWO_LENGTHS,
     one_size_pools,
     with_draft_layers,
 )
@@ -38,9 +39,16 @@ GEOMETRIES = {
     "mixed": with_draft_layers(MIXED),
     "sliding": with_draft_layers(SLIDING),
 }
-TIGHT_BYTES = {"attention": 200_000, "mixed": 330_000, "sliding": 330_000}
-#: Blocks of the layers that draft that are four times as long as all others.
-COARSE = {name: replace(GEOMETRIES[name], draft_block_tokens=64) for name in GEOMETRIES}
+TIGHT_BYTES = {
+    "attention": 200_000,
+    "mixed": 330_000,
+    "sliding": 330_000,
+    "two-lengths": 330_000,
+}
+#: Blocks of the layers that draft that are four times as long as all others; a window's, twice.
+COARSE = {name: replace(GEOMETRIES[name], draft_block_tokens=64) for name in GEOMETRIES} | {
+    "two-lengths": with_draft_layers(TWO_LENGTHS)
+}
 TURNING = [FEW_LONG, MANY_SHORT, RESETTING, MANY_SHORT]
 BLOCK = ATTENTION.block_tokens
 
@@ -153,7 +161,7 @@ def test_a_pin_reaches_as_far_as_the_same_prompt_hits(
 def test_where_drafts_have_coarse_blocks_a_prompt_sent_again_loses_no_such_block(
     name: str, tmp_path: Path
 ) -> None:
-    """Hits end at multiples of 64: 209 tokens less 16 make 192; less 64, they would make 128."""
+    """Hits end at multiples of 64: 209 tokens less 16 make 192, less 64 they make 128."""
     prompt = words(210, 1)
     assert hits_of(COARSE, name, tmp_path, prompt, prompt) == [0, 192]
 
