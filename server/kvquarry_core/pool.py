@@ -234,7 +234,7 @@ class Pool:
         record = self.requests.remove(handle)
         for group, held in enumerate(record.held):
             size_class = self.plan.class_of_group[group]
-            num_reached = self._reach.num_reached(GroupId(group), held)
+            num_reached = self._reach.num_reached(GroupId(group), record.held)
             if num_reached < len(held):
                 self.store.release_to_go_first(size_class, held[num_reached:])
             self.store.release(size_class, held[:num_reached][::-1], record.priority)

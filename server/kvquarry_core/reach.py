@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.ids import BlockId, GroupId, KindId
-from kvquarry_core.plan import GroupKind
+from kvquarry_core.plan import GroupKind, Plan
 
 
 class Reach:
@@ -31,27 +31,63 @@ class Reach:
         self._states = [kind for kind in kinds if plan.spec_of_kind(kind).kind is states]
         num_sizes = len({size_class.stride_bytes for size_class in plan.classes})
         has_order_of_its_own = bool(self._states) and num_sizes > 1
-        self._is_judged = [
-            has_order_of_its_own
-            and spec.may_be_hit
-            and spec.kind is not states
-            and spec.num_hashes_beyond in (0, spec.block_tokens // plan.hash_tokens)
-            for spec in plan.groups
+        self._tellers = [
+            self._teller_of(GroupId(group))
+            if has_order_of_its_own and spec.may_be_hit and spec.kind is not states
+            else None
+            for group, spec in enumerate(plan.groups)
         ]
 
-    def num_reached(self, group: GroupId, held: Sequence[BlockId]) -> int:
+    def num_reached(self, group: GroupId, held: Sequence[Sequence[BlockId]]) -> int:
         """How many of a request's leading blocks in a group a hit may use.
 
-        Goes back from the last block to the last checkpoint. Equal prefixes have equal hashes,
-        whatever the kind, so the checkpoint at a block's end is found under the block's own. A
-        draft's block of one hash unit has the name of the checkpoint at the next block's end; the
-        names of longer ones are no checkpoint's, and all of these count as reached.
+        Args:
+            group: The group.
+            held: The request's blocks by group.
         """
-        if not self._is_judged[group]:
-            return len(held)
+        teller, num_blocks = self._tellers[group], len(held[group])
+        if teller is None:
+            return num_blocks
+        num_reached = self._num_told(teller, held[teller])
+        if teller == group:
+            return num_reached
+        groups = self._store.plan.groups
+        num_tokens = num_reached * groups[teller].block_tokens
+        return min(-(-num_tokens // groups[group].block_tokens), num_blocks)
+
+    def _num_told(self, group: GroupId, held: Sequence[BlockId]) -> int:
+        """Goes back from the last block to the last checkpoint.
+
+        Equal prefixes have equal hashes, whatever the kind, so the checkpoint at a block's end is
+        found under the block's own. A draft's block of one hash unit has the name of the one at
+        the next block's end.
+        """
         plan = self._store.plan
         hash_of = self._store.contents.hashes(plan.class_of_group[group])
         # From the end, where mostly the first one is it.
         hashes = map(hash_of.__getitem__, reversed(held))
-        num_reached = len(held) - self._store.index.num_before_known(self._states, hashes)
-        return min(num_reached + plan.groups[group].num_hashes_beyond, len(held))
+        num_told = len(held) - self._store.index.num_before_known(self._states, hashes)
+        return min(num_told + plan.groups[group].num_hashes_beyond, len(held))
+
+    def _teller_of(self, group: GroupId) -> GroupId | None:
+        """The group whose names tell how far hits reach into another, or None.
+
+        Mostly a group itself. Names of a draft's longer blocks are no checkpoint's: such a group
+        goes by another one that keeps every block, if it does itself.
+        """
+        plan = self._store.plan
+        if _names_checkpoints(plan, group):
+            return group
+        keepers = [
+            GroupId(index)
+            for index, spec in enumerate(plan.groups)
+            if spec.kind is GroupKind.FULL_ATTENTION
+        ]
+        tellers = [one for one in keepers if group in keepers and _names_checkpoints(plan, one)]
+        return tellers[0] if tellers else None
+
+
+def _names_checkpoints(plan: Plan, group: GroupId) -> bool:
+    """Whether checkpoints are found under the names of a group's rows."""
+    spec = plan.groups[group]
+    return not spec.is_draft or spec.block_tokens == plan.hash_tokens

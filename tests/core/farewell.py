@@ -13,24 +13,46 @@ from tests.core.memory import Key
 def unreached(books: Books, handle: Handle) -> set[Key]:
     """The request's blocks after its last checkpoint, in pools that do not keep stock's order."""
     plan = books.plan
-    states = state_kinds(plan)
     left: set[Key] = set()
     for index, spec in enumerate(plan.groups):
-        if not states or _keeps_stock_order(plan) or not _is_attention(spec):
+        if not state_kinds(plan) or _keeps_stock_order(plan) or not _is_attention(spec):
             continue
-        if spec.is_draft and spec.block_tokens > plan.hash_tokens:
+        keys = _keys_of(books, handle, index)
+        if not _is_coarse_draft(plan, spec):
+            left.update(keys[_num_reached(books, handle, index) :])
             continue
-        keys = [
-            books.key(GroupId(index), place.block) for place in books.requests[handle].held[index]
-        ]
-        names = [_names_of(books, key) for key in keys]
-        ends = [
+        # Its names say nothing of checkpoints. Where all is kept, those of another group do.
+        others = [
             number
-            for number, found in enumerate(names, 1)
-            if any(all((kind, name) in books.findable for kind in states) for name in found)
+            for number, other in enumerate(plan.groups)
+            if spec.kind is other.kind is GroupKind.FULL_ATTENTION
+            and not _is_coarse_draft(plan, other)
         ]
-        left.update(keys[max(ends, default=0) + spec.is_draft :])
+        for other in others[:1]:
+            tokens = _num_reached(books, handle, other) * plan.groups[other].block_tokens
+            left.update(keys[-(-tokens // spec.block_tokens) :])
     return left
+
+
+def _is_coarse_draft(plan: Plan, spec: GroupSpec) -> bool:
+    return spec.is_draft and spec.block_tokens > plan.hash_tokens
+
+
+def _keys_of(books: Books, handle: Handle, index: int) -> list[Key]:
+    places = books.requests[handle].held[index]
+    return [books.key(GroupId(index), place.block) for place in places]
+
+
+def _num_reached(books: Books, handle: Handle, index: int) -> int:
+    """Blocks up to the last one whose end, or the next one's with drafts, has a checkpoint."""
+    plan = books.plan
+    names = [_names_of(books, key) for key in _keys_of(books, handle, index)]
+    ends = [
+        number
+        for number, found in enumerate(names, 1)
+        if any(all((kind, name) in books.findable for kind in state_kinds(plan)) for name in found)
+    ]
+    return min(max(ends, default=0) + plan.groups[index].is_draft, len(names))
 
 
 def resumable(books: Books, handle: Handle) -> set[Key]:
