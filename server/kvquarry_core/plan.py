@@ -8,7 +8,8 @@ Every region is cut the same way, so one block id names the same bytes in each o
     class 1   |     0     |     1      |     2     |     3      |     states
 
 Block ``i`` of a class starts at byte ``i * stride_bytes`` of its region, for any rational
-ratio of the sizes. A slab belongs to one class at a time.
+ratio of the sizes. A slab belongs to one class at a time. States are padded by an eighth at most
+where memory allows that (:mod:`kvquarry_core.slab_choice` says when), attention never.
 
 Sources: allocation sizes decoupled from block size, vllm-project/vllm#46251; kernel blocks
 decoupled from manager blocks, #24486 (kernel block ``j`` of block ``b`` is ``b * k + j``,

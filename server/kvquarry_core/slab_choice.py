@@ -14,6 +14,10 @@ _LARGEST_SLAB_FACTOR = 32
 #: And not so large that fewer than this many fit: slabs are what classes exchange.
 _FEWEST_SLABS = 8
 _MOST_CANDIDATES = 1024
+#: No block is padded by a larger share where a slab that keeps to it leaves so many slabs. With
+#: fewer, classes get in each other's way: what is saved on padding is lost again, and more.
+MOST_PADDING = 1 / 8
+ENOUGH_SLABS = 24
 #: What twice as many blocks of the largest class in a slab cost, as a share of the pool: measured
 #: under churn (``loadtest/churn.py``) with one to 16 states a slab.
 _PER_DOUBLING = 0.02
@@ -48,19 +52,25 @@ class SlabShape:
     slab_bytes: int
     cuts: tuple[Cut, ...]
 
+    @property
+    def padding(self) -> float:
+        """The largest share of a block that holds nothing, of all classes."""
+        return max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
+
     def cost(self, region_bytes: int) -> float:
         """Worst padding of a class, and what is lost to slabs that are only partly used.
 
         That is the share of the pool one slab pins, and more where even the largest blocks share a
         slab: then one of them keeps the rest of its slab from the other classes.
         """
-        padding = max(1 - cut.content.page_bytes / cut.stride_bytes for cut in self.cuts)
         sharing = _PER_DOUBLING * math.log2(self.slab_bytes // self.cuts[-1].stride_bytes)
-        return padding + self.slab_bytes / max(region_bytes, 1) + sharing
+        return self.padding + self.slab_bytes / max(region_bytes, 1) + sharing
 
 
 def choose_slab(contents: Set[Content], alignment_bytes: int, region_bytes: int) -> SlabShape:
-    """The slab with the least padding and pinning; one class needs no slabs at all.
+    """The slab with the least padding and pinning, and bounded padding where memory allows.
+
+    One class needs no slabs at all.
 
     Args:
         contents: What the blocks of each class hold.
@@ -72,7 +82,10 @@ def choose_slab(contents: Set[Content], alignment_bytes: int, region_bytes: int)
         page_bytes = ordered[0].page_bytes
         num_blocks = max(region_bytes // page_bytes, 1)
         return SlabShape(num_blocks * page_bytes, (Cut(ordered[0], page_bytes),))
-    candidates = _candidates(ordered, alignment_bytes, region_bytes)
+    candidates = list(_candidates(ordered, alignment_bytes, region_bytes))
+    bounded = [slab for slab in candidates if slab.padding <= MOST_PADDING]
+    if any(region_bytes // slab.slab_bytes >= ENOUGH_SLABS for slab in bounded):
+        candidates = bounded
     return min(candidates, key=lambda slab: slab.cost(region_bytes))
 
 
