@@ -27,6 +27,7 @@ from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_core.room import Room
 from kvquarry_core.sessions import Sessions
 from kvquarry_core.slabs import SlabMap
+from kvquarry_core.work import Work
 
 # What is forgotten at a time, when others wait: half a millisecond of work or so.
 _MANY_ROWS = 256
@@ -35,12 +36,12 @@ _MANY_ROWS = 256
 class BlockStore:
     """Takes every block from one state to the next."""
 
-    def __init__(self, plan: Plan, observer: PoolObserver) -> None:
+    def __init__(self, plan: Plan, observer: PoolObserver, work: Work) -> None:
         self.plan = plan
         self.slabs = SlabMap(plan)
         self.index = PrefixIndex(len(plan.kinds))
         self.contents = Contents(plan, self.index)
-        self.cache = Cache(plan, self.slabs, self.contents)
+        self.cache = Cache(plan, self.slabs, self.contents, work)
         self.sessions = Sessions(len(plan.classes))
         #: By size class, as all that follow: blocks granted now, evicted and moved so far.
         self.num_granted = [0] * len(plan.classes)

@@ -12,6 +12,7 @@ from kvquarry_core.lru import LEVEL_STAMP, OLDEST_STAMP, RecencyList
 from kvquarry_core.plan import Plan
 from kvquarry_core.priorities import NUM_PRIORITIES
 from kvquarry_core.slabs import SlabMap
+from kvquarry_core.work import Work
 
 
 class Cache:
@@ -21,8 +22,9 @@ class Cache:
     here (:class:`~kvquarry_core.eviction.CacheView`) what may go.
     """
 
-    def __init__(self, plan: Plan, slabs: SlabMap, contents: Contents) -> None:
+    def __init__(self, plan: Plan, slabs: SlabMap, contents: Contents, work: Work) -> None:
         self._plan = plan
+        self._work = work
         self._slabs = slabs
         self._contents = contents
         self._clock = 0
@@ -70,10 +72,18 @@ class Cache:
         cached = self._blocks[size_class]
         return [block for block in self._slabs.blocks_of(size_class, slab) if block in cached]
 
-    def saved_tokens_per_byte(self, size_class: ClassId, block: BlockId) -> float:
-        """Tokens that need not be computed while a cached block is there, by its size."""
-        tokens = self._contents.num_tokens(size_class, block)
-        return tokens / self._plan.block_bytes(size_class)
+    def saved_flops_per_byte(self, size_class: ClassId, block: BlockId) -> float:
+        """Floating-point operations that need not be done while a cached block is there, by size.
+
+        Those of all that a checkpoint sums up, and of an attention block's own tokens, without
+        their attention to earlier ones: its place in the text is not kept.
+        """
+        depth_tokens = self._contents.depth_tokens(size_class, block)
+        if depth_tokens:
+            flops = self._work.of_prefix(depth_tokens)
+        else:
+            flops = self._contents.block_tokens(size_class) * self._work.token_flops
+        return flops / self._plan.block_bytes(size_class)
 
     # As those see it who need memory.
 

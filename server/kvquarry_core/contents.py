@@ -55,9 +55,13 @@ class Contents:
                 return Commitment(kind, block_hash, row)
         raise BrokenLaw(f"block {block} of class {size_class} is hashed but not indexed")
 
-    def num_tokens(self, size_class: ClassId, block: BlockId) -> int:
-        """Tokens that need not be computed where a block is hit: a checkpoint sums up many."""
-        return self._depths[size_class].get(block, self._block_tokens[size_class])
+    def depth_tokens(self, size_class: ClassId, block: BlockId) -> int:
+        """Tokens that a checkpoint sums up; 0 where it is not known, and for other blocks."""
+        return self._depths[size_class].get(block, 0)
+
+    def block_tokens(self, size_class: ClassId) -> int:
+        """Tokens of any other block."""
+        return self._block_tokens[size_class]
 
     def raise_priority(self, priority: int, size_class: ClassId, blocks: Iterable[BlockId]) -> None:
         """Somebody of this priority used what some blocks hold, if they hold anything."""

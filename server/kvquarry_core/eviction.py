@@ -57,8 +57,14 @@ class CacheView(Protocol):
         """The cached blocks of a slab; O(blocks per slab)."""
         ...
 
-    def saved_tokens_per_byte(self, size_class: ClassId, block: BlockId) -> float:
-        """Tokens that need not be computed while a cached block is there, by its size."""
+    def saved_flops_per_byte(self, size_class: ClassId, block: BlockId) -> float:
+        """Floating-point operations that need not be done while a cached block is there, by size.
+
+        A checkpoint saves the work of all it sums up, attention to every earlier token included.
+        An attention block, whose place in its text is not kept, counts for the work of its tokens
+        without their attention. Where the pool was not told its model's work
+        (:class:`~kvquarry_core.work.Work`), tokens stand for it.
+        """
         ...
 
 
@@ -125,9 +131,16 @@ class SavedWork(Lru):
     """Recency and the work a block saves, by its size.
 
     Among the oldest blocks the one goes whose loss costs least. A checkpoint deep in a long prompt
-    saves thousands of tokens, one at its head a few. Source: Marconi (arXiv 2411.19379), which
-    weighs recency against floating-point operations saved per byte; tokens stand for operations
-    here, since all blocks of a pool serve one model.
+    saves the work of thousands of tokens, one at its head that of a few, and both have the same
+    size; as attention meets all earlier tokens, the deep one saves even more than its tokens say.
+    Source: Marconi (arXiv 2411.19379), which weighs recency against floating-point operations
+    saved per byte.
+
+    Attention blocks count alike, so among them recency decides. A deeper one saves more by its own,
+    but nothing without all before it: a prefix must go from its tail to its head. So of two blocks
+    the older goes first if it lies deeper, since the younger may be part of its prefix; and if it
+    lies no deeper, since it is older and saves no more. That is the order of age, whatever the
+    places are. It goes from tail to head, as that is how a request's blocks fall out of use.
     """
 
     #: Blocks that are looked at; the rest are too young to go.
@@ -136,13 +149,17 @@ class SavedWork(Lru):
     _WEIGHT = 1.0
 
     def victims(self, cache: CacheView, size_class: ClassId, most: int) -> Sequence[BlockId]:
-        """See :meth:`Eviction.victims`."""
-        del most  # One at a time, each weighed against those that are left.
+        """See :meth:`Eviction.victims`.
+
+        One at a time, each weighed against those that are left, unless all save alike.
+        """
         oldest = list(islice(cache.by_age(size_class), self._NUM_CANDIDATES))
         lowest = cache.priority_of(size_class, oldest[0])
         candidates = [one for one in oldest if cache.priority_of(size_class, one) == lowest]
-        saved = [cache.saved_tokens_per_byte(size_class, block) for block in candidates]
-        most_saved = max(saved) or 1.0
+        saved = [cache.saved_flops_per_byte(size_class, block) for block in candidates]
+        most_saved = max(saved)
+        if min(saved) == most_saved:
+            return super().victims(cache, size_class, min(most, len(candidates)))
         worths = [
             age / len(candidates) + self._WEIGHT * saves / most_saved
             for age, saves in enumerate(saved)

@@ -63,6 +63,7 @@ from kvquarry_core.running import RunningRequests
 from kvquarry_core.sharing import Sharing
 from kvquarry_core.sizing import Sizing
 from kvquarry_core.supersession import Supersession
+from kvquarry_core.work import TOKENS, Work
 
 
 class Pool:
@@ -77,12 +78,13 @@ class Pool:
         relocation: Relocation | None = None,
         observer: PoolObserver = NULL_OBSERVER,
         pin_cap: float = DEFAULT_PIN_CAP,
+        work: Work = TOKENS,
     ) -> None:
         eviction = eviction or Lru()
         self.plan = plan
         self.totals = PoolCounters()
         # Who has what.
-        self.store = BlockStore(plan, observer)
+        self.store = BlockStore(plan, observer, work)
         self.requests = RunningRequests(plan)
         self.lease = Lease(plan, self.store)
         coordinator = Coordinator(plan)

@@ -63,4 +63,4 @@ def test_what_is_known_of_a_state_moves_with_it() -> None:
     assert not contents.is_hashed(LARGE, ONE)
     assert not contents.are_written(STATES, [OTHER])
     assert contents.are_written(STATES, [ONE])
-    assert (contents.num_tokens(LARGE, OTHER), contents.num_tokens(LARGE, ONE)) == (4, 1)
+    assert (contents.depth_tokens(LARGE, OTHER), contents.depth_tokens(LARGE, ONE)) == (4, 0)

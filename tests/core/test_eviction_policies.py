@@ -158,7 +158,7 @@ def test_saved_work_goes_by_recency_among_equals() -> None:
     pool = Pool(make_plan([attention(16), states(48)], 48 * 20), eviction=SavedWork())
     older = checkpoint(pool, 1, "abc")
     checkpoint(pool, 2, "xyz")
-    assert SavedWork().victims(pool.store.cache, LARGE, 1) == (older,)
+    assert list(SavedWork().victims(pool.store.cache, LARGE, 1)) == [older]
 
 
 @pytest.mark.parametrize("kind", ["placement", "eviction", "relocation", "retention"])
