@@ -21,6 +21,7 @@ from kvquarry_core.errors import UsageError
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
+from kvquarry_core.work import TOKENS, Work
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +57,16 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     connect_timeout_s: float,
     policies: PolicyNames = NO_CHOICE_BUT_STAY,
     pin_cap: float = DEFAULT_PIN_CAP,
+    work: Work | None = None,
 ) -> OpenedPool:
     """Open a pool and attach to it; waits for a service that is not up yet.
 
     ``pin_cap`` is the share of the pool that pins may hold with ``inproc:``; a service has its own.
+    ``work`` is what the model computes, for policies that weigh it; tokens stand for it otherwise.
 
     Raises:
-        UsageError: There is no retention of the name here, or with ``inproc:`` no other policy.
+        UsageError: There is no retention of the name here, or with ``inproc:`` no other policy or
+            no such amount of work.
         ServiceUnavailable: Nobody answered in time.
         ServiceError: The service refused.
         PlanError: The memory or the groups admit no plan.
@@ -70,9 +74,9 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     where = parse_target(target)
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
-        return _open_inproc(plan, policies, pin_cap)
+        return _open_inproc(plan, policies, pin_cap, work or TOKENS)
     check_retention(policies)
-    request = plans.open_request(engine, groups, pool_bytes, num_workers, model, policies)
+    request = plans.open_request(engine, groups, pool_bytes, num_workers, model, policies, work)
     return _open_remote(where, request, plan, connect_timeout_s)
 
 
@@ -97,10 +101,11 @@ def ledger_of(pool_id: str) -> Ledger:
     return _ledgers[pool_id]
 
 
-def _open_inproc(plan: Plan, policies: PolicyNames, pin_cap: float) -> OpenedPool:
+def _open_inproc(plan: Plan, policies: PolicyNames, pin_cap: float, work: Work) -> OpenedPool:
+    work.check()
     names = policies.or_else(PolicyNames())
     chosen = replace(installed_policies().make(names), pin_cap=pin_cap)
-    pool_id, ledger = open_inproc(plan, chosen)
+    pool_id, ledger = open_inproc(plan, chosen, work)
     _ledgers[pool_id] = ledger
     return OpenedPool(pool_id, 1, plan, names)
 

@@ -16,16 +16,19 @@ from kvquarry_core.policies import BUILT_IN, Policies, PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_core.slot_use import SlotUse, slot_use_of
 from kvquarry_core.usage import usage_of
+from kvquarry_core.work import TOKENS, Work
 from kvquarry_core.worker_layout import LayerView, check_worker
 
 _numbers = itertools.count(1)
 _pools: dict[str, "InprocLedger"] = {}
 
 
-def open_inproc(plan: Plan, policies: Policies | None = None) -> tuple[str, "InprocLedger"]:
+def open_inproc(
+    plan: Plan, policies: Policies | None = None, work: Work = TOKENS
+) -> tuple[str, "InprocLedger"]:
     """A pool of this process, by a name of its own."""
     pool_id = f"inproc-{next(_numbers)}"
-    _pools[pool_id] = InprocLedger(plan, policies)
+    _pools[pool_id] = InprocLedger(plan, policies, work)
     return pool_id, _pools[pool_id]
 
 
@@ -43,7 +46,7 @@ def register_inproc_worker(pool_id: str, views: Sequence[LayerView], buffer_byte
 class InprocLedger:
     """A :class:`~kvquarry_client.ledger.Ledger` that calls a pool of its own."""
 
-    def __init__(self, plan: Plan, policies: Policies | None = None) -> None:
+    def __init__(self, plan: Plan, policies: Policies | None = None, work: Work = TOKENS) -> None:
         self.num_exchanges = 0
         self.has_worker = False
         self._count_empty_slots: Callable[[], Sequence[int]] = tuple
@@ -58,6 +61,7 @@ class InprocLedger:
             relocation=chosen.relocation,
             observer=self._log,
             pin_cap=chosen.pin_cap,
+            work=work,
         )
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:

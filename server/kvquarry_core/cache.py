@@ -23,8 +23,8 @@ class Cache:
     """
 
     def __init__(self, plan: Plan, slabs: SlabMap, contents: Contents, work: Work) -> None:
+        self.work = work
         self._plan = plan
-        self._work = work
         self._slabs = slabs
         self._contents = contents
         self._clock = 0
@@ -80,9 +80,9 @@ class Cache:
         """
         depth_tokens = self._contents.depth_tokens(size_class, block)
         if depth_tokens:
-            flops = self._work.of_prefix(depth_tokens)
+            flops = self.work.of_prefix(depth_tokens)
         else:
-            flops = self._contents.block_tokens(size_class) * self._work.token_flops
+            flops = self._contents.block_tokens(size_class) * self.work.token_flops
         return flops / self._plan.block_bytes(size_class)
 
     # As those see it who need memory.

@@ -18,6 +18,7 @@ from kvquarry_core.policies import Policies, PolicyNames
 from kvquarry_core.pool import Pool
 from kvquarry_core.slot_use import check_empty_slots
 from kvquarry_core.usage import usage_of
+from kvquarry_core.work import TOKENS, Work
 from kvquarry_server.application import apply_operation
 from kvquarry_server.errors import WireError, wire_error
 from kvquarry_server.faults import AnswerForgotten, OutOfOrder, ServiceError, TooManyRequests
@@ -63,6 +64,7 @@ class Terms:
         plan: How its pool is cut.
         names: The policies its pool goes by, for people.
         policies: The same, as objects of its own.
+        work: What its model computes; None where nobody told.
         num_workers: Workers that must register before a block is handed out.
         most_requests: Requests the pool may hold at a time.
     """
@@ -70,6 +72,7 @@ class Terms:
     plan: Plan
     names: PolicyNames
     policies: Policies
+    work: Work | None
     num_workers: int
     most_requests: int
 
@@ -90,6 +93,7 @@ class Attachment:
         self.empty_slots: Sequence[int] = ()
         self._evictions = EvictionLog()
         self.policies = terms.names
+        self.work = terms.work
         self.pool = Pool(
             terms.plan,
             placement=terms.policies.placement,
@@ -97,6 +101,7 @@ class Attachment:
             relocation=terms.policies.relocation,
             observer=self._evictions,
             pin_cap=terms.policies.pin_cap,
+            work=terms.work or TOKENS,
         )
         self._clock = clock
         self._answers = AnswerLog()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, make_plan
 from kvquarry_core.policies import BUILT_IN, NO_CHOICE, Catalog, PolicyNames
+from kvquarry_core.work import Work
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment, Identity, Terms
 from kvquarry_server.faults import (
@@ -43,6 +44,7 @@ class OpenRequest:
         num_workers: Workers that must register before a block is handed out.
         model: What is served, for people.
         policies: What its pool goes by; empty names for the service's choice.
+        work: What its model computes; None where it does not say.
     """
 
     engine: str
@@ -51,6 +53,7 @@ class OpenRequest:
     num_workers: int
     model: str
     policies: PolicyNames = NO_CHOICE
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,9 @@ class Registry:
         policies = replace(policy.catalog.make(names), pin_cap=policy.pin_cap)
         earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
         identity = self._next_identity(request, earlier)
-        terms = Terms(plan, names, policies, request.num_workers, policy.limits.num_requests)
+        terms = Terms(
+            plan, names, policies, request.work, request.num_workers, policy.limits.num_requests
+        )
         lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
         # A bug or a lack of memory in here must leave the earlier life alone.
         attachment = Attachment(identity, terms, lease, self.clock)
@@ -259,6 +264,8 @@ class Registry:
         limits.check_engine(request.engine)
         limits.check_text("a model's name", request.model)
         limits.check_num_workers(request.num_workers)
+        if request.work is not None:
+            request.work.check()
         others = [one for one in self.attachments if one.identity.engine != request.engine]
         if len(others) >= self.policy.limits.num_pools:
             raise TooManyPools(

@@ -7,6 +7,7 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.policies import PolicyNames
 from kvquarry_core.slot_use import SlotUse, slot_use_of
 from kvquarry_core.usage import PoolUsage, usage_of
+from kvquarry_core.work import Work
 from kvquarry_server.attachment import Attachment, Identity
 from kvquarry_server.registry import Registry
 from kvquarry_server.workers import Worker
@@ -70,6 +71,7 @@ class PoolStatus:
         usage: Where its blocks are.
         counters: What happened since it was opened.
         policies: What the pool goes by.
+        work: What its model computes; None where the engine does not say.
         num_evictions: Evicted blocks, by size class.
         num_moves: Moved blocks, by size class.
         class_changes: For every ordered pair of different size classes.
@@ -89,6 +91,7 @@ class PoolStatus:
     usage: PoolUsage
     counters: PoolCounters
     policies: PolicyNames
+    work: Work | None
     num_evictions: tuple[int, ...]
     num_moves: tuple[int, ...]
     class_changes: tuple[ClassChange, ...]
@@ -169,6 +172,7 @@ def _pool_status(attachment: Attachment, now: float) -> PoolStatus:
         usage=usage_of(pool),
         counters=replace(pool.totals),
         policies=attachment.policies,
+        work=attachment.work,
         num_evictions=tuple(pool.store.num_evictions),
         num_moves=tuple(pool.store.num_moves),
         class_changes=tuple(_class_changes(pool.store.slabs.num_class_changes)),

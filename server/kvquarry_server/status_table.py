@@ -64,10 +64,19 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
         f"  requests  {pool['request_count']} now, {counters['admission_count']} admitted, "
         f"{counters['refusal_count']} refused"
     )
+    if any(pool["work"].values()):
+        yield f"  work      {_work(pool['work'])}"
     if pool["pin_count"] or counters["refused_pin_count"] or counters["broken_pin_count"]:
         yield f"  pins      {_pins(pool)}"
     yield ""
     yield from (f"  {line}" for line in _aligned(_class_rows(pool)))
+
+
+def _work(work: PlainStatus) -> str:
+    return (
+        f"{work['token_flops'] / 1e9:.3g} GFLOP a token, and for each it attends to "
+        f"{work['token_pair_flops'] / 1e3:.3g} kFLOP"
+    )
 
 
 def _pins(pool: PlainStatus) -> str:

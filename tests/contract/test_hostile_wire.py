@@ -110,6 +110,8 @@ open_requests = st.builds(
     pool_size_bytes=st.one_of(st.integers(0, 1 << 20), st.integers(0, UINT64)),
     worker_count=st.sampled_from([0, 1, UINT32]),
     model=st.sampled_from(["", "tiny", "\n", "x" * 2000]),
+    work=st.none()
+    | st.builds(pool_pb2.Work, token_flops=st.floats(), token_pair_flops=st.floats()),
 )
 
 

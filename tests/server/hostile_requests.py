@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from kvquarry_core.plan import GroupKind, GroupSpec
+from kvquarry_core.work import Work
 from kvquarry_server.registry import OpenRequest
 
 _UINT32, _UINT64 = (1 << 32) - 1, (1 << 64) - 1
@@ -25,4 +26,5 @@ open_requests = st.builds(
     pool_bytes=st.one_of(st.integers(0, 1 << 16), st.integers(0, 1 << 30), st.integers(0, _UINT64)),
     num_workers=st.sampled_from([0, 1, 2, _UINT32]),
     model=st.text(max_size=20),
+    work=st.none() | st.builds(Work, st.floats(), st.floats()),
 )

@@ -1,6 +1,7 @@
 """The wire says what the core means, and nothing of it is left out."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -20,8 +21,13 @@ from kvquarry_core.messages import (
 )
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.usage import PoolUsage
+from kvquarry_core.work import Work
 from kvquarry_server.conversion.batches import batch_from_wire
-from kvquarry_server.conversion.lives import hello_from_wire, next_batches_from_wire
+from kvquarry_server.conversion.lives import (
+    hello_from_wire,
+    next_batches_from_wire,
+    open_request_from_wire,
+)
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.conversion.plans import group_from_wire, plan_to_wire
 from kvquarry_server.conversion.statuses import plain, status_to_wire
@@ -42,7 +48,7 @@ from kvquarry_server.operations import (
 from kvquarry_server.outcomes import Answer, BatchOutcome, CacheReset
 from kvquarry_server.registry import Policy, Registry
 from kvquarry_server.status import Boot, status_of
-from tests.server.doubles import GROUPS, FakeClock, ready_attachment, small_plan
+from tests.server.doubles import GROUPS, FakeClock, open_request, ready_attachment, small_plan
 
 WIRE = pool_pb2.Operation
 OPERATIONS = [
@@ -261,3 +267,17 @@ def test_an_operation_with_too_many_rows_is_a_mistake_like_others(
     assert "at most 65536 rows" in outcome.error.message
     assert outcome.error.metadata == {"operation_index": "1"}
     assert (outcome.revision, attachment.last_batch_number) == (1, 1)
+
+
+def test_the_work_of_a_model_is_read_where_it_is_told() -> None:
+    told = pool_pb2.OpenPoolRequest(work=pool_pb2.Work(token_flops=8.0, token_pair_flops=0.5))
+    assert open_request_from_wire(told).work == Work(8.0, 0.5)
+    assert open_request_from_wire(pool_pb2.OpenPoolRequest()).work is None
+
+
+@pytest.mark.parametrize(("work", "shown"), [(Work(6e9, 164e3), [6e9, 164e3]), (None, [0, 0])])
+def test_the_status_shows_what_a_model_computes(work: Work | None, shown: list[float]) -> None:
+    registry = Registry(Policy(), FakeClock())
+    registry.open(replace(open_request(), work=work))
+    wire = status_to_wire(status_of(Boot("b00t", "1.0", 0.0), registry))
+    assert list(plain(wire.pools[0].work).values()) == shown

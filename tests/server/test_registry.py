@@ -1,5 +1,6 @@
 """Engines have one pool at a time, lives follow each other, and leases lapse."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kvquarry_core.errors import PlanError, Reason, UsageError
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.policies import NO_CHOICE, PolicyNames
+from kvquarry_core.work import TOKENS, Work
 from kvquarry_server.attachment import Attachment
 from kvquarry_server.faults import (
     Draining,
@@ -269,4 +271,22 @@ def test_an_unknown_policy_is_refused_and_the_earlier_life_goes_on(
     with pytest.raises(UsageError, match="there are") as caught:
         registry.open(replace(open_request(), policies=PolicyNames(*names)))
     assert caught.value.reason is Reason.UNKNOWN_POLICY
+    assert registry.attachments == [earlier]
+
+
+def test_a_pool_weighs_content_by_the_work_its_engine_told(clock: FakeClock) -> None:
+    told = Registry(Policy(), clock).open(replace(open_request(), work=Work(8.0, 2.0)))
+    assert (told.work, told.pool.store.cache.work) == (Work(8.0, 2.0), Work(8.0, 2.0))
+    silent = Registry(Policy(), clock).open(open_request())
+    assert (silent.work, silent.pool.store.cache.work) == (None, TOKENS)
+
+
+def test_an_impossible_amount_of_work_is_refused_and_the_earlier_life_goes_on(
+    clock: FakeClock,
+) -> None:
+    registry = Registry(Policy(), clock)
+    earlier = registry.open(open_request())
+    with pytest.raises(UsageError, match="token_pair_flops of nan") as caught:
+        registry.open(replace(open_request(), work=Work(1.0, math.nan)))
+    assert caught.value.reason is Reason.INVALID_ARGUMENT
     assert registry.attachments == [earlier]

@@ -1,7 +1,10 @@
 """What people read in a terminal."""
 
+from dataclasses import replace
+
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import AdmitRequest
+from kvquarry_core.work import Work
 from kvquarry_server.conversion.statuses import plain, status_to_wire
 from kvquarry_server.operations import Batch, Free, Take
 from kvquarry_server.registry import Policy, Registry
@@ -61,3 +64,10 @@ def test_a_pool_without_a_stream_shows_when_it_goes() -> None:
     text = table(registry)
     assert "not attached, dropped in 90 s" in text
     assert "0 of 2 registered\n" in text
+
+
+def test_a_pool_whose_engine_told_its_model_s_work_shows_it() -> None:
+    registry = Registry(Policy(), FakeClock())
+    registry.open(replace(open_request(), work=Work(5.94e9, 163_840)))
+    line = "  work      5.94 GFLOP a token, and for each it attends to 164 kFLOP"
+    assert line in table(registry).splitlines()

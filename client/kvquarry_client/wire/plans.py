@@ -6,6 +6,7 @@ from kvquarry.v1alpha import plan_pb2, pool_pb2
 from kvquarry_client.errors import PlanMismatch
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan
 from kvquarry_core.policies import PolicyNames
+from kvquarry_core.work import Work
 
 _GROUP_KINDS = {
     GroupKind.FULL_ATTENTION: plan_pb2.GROUP_KIND_FULL_ATTENTION,
@@ -24,6 +25,7 @@ def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
     num_workers: int,
     model: str,
     policies: PolicyNames,
+    work: Work | None = None,
 ) -> pool_pb2.OpenPoolRequest:
     """The message that opens a pool."""
     return pool_pb2.OpenPoolRequest(
@@ -38,6 +40,7 @@ def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
             relocation=policies.relocation,
             retention=policies.retention,
         ),
+        work=None if work is None else _work(work),
     )
 
 
@@ -71,6 +74,10 @@ def check_same_plan(ours: Plan, theirs: plan_pb2.Plan) -> None:
             f"the service cut the pool into {classes}, this client into {expected}: "
             "install the same version of kvquarry on both sides"
         )
+
+
+def _work(work: Work) -> pool_pb2.Work:
+    return pool_pb2.Work(token_flops=work.token_flops, token_pair_flops=work.token_pair_flops)
 
 
 def _group_spec(group: GroupSpec) -> plan_pb2.GroupSpec:

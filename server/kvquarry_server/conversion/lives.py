@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kvquarry.v1alpha import pool_pb2, worker_pb2
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import GroupId
+from kvquarry_core.work import Work
 from kvquarry_core.worker_layout import LayerView
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment
@@ -37,6 +38,7 @@ def open_request_from_wire(message: pool_pb2.OpenPoolRequest) -> OpenRequest:
         num_workers=message.worker_count,
         model=message.model,
         policies=policies_from_wire(message.policies),
+        work=_work(message.work) if message.HasField("work") else None,
     )
 
 
@@ -126,6 +128,10 @@ def registered_to_wire(boot_id: str, attachment: Attachment) -> worker_pb2.Regis
     return worker_pb2.RegisterWorkerResponse(
         registered_count=len(attachment.roster.workers), boot_id=boot_id
     )
+
+
+def _work(message: pool_pb2.Work) -> Work:
+    return Work(message.token_flops, message.token_pair_flops)
 
 
 def _layer_view(message: worker_pb2.LayerView) -> LayerView:

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from kvquarry.v1alpha import admin_pb2
+from kvquarry.v1alpha import admin_pb2, pool_pb2
+from kvquarry_core.work import Work
 from kvquarry_server.conversion.outcomes import usage_to_wire
 from kvquarry_server.conversion.plans import plan_to_wire
 from kvquarry_server.conversion.policies import policies_to_wire
@@ -63,7 +64,12 @@ def _pool(pool: PoolStatus) -> admin_pb2.PoolStatus:
         pin_cap_size_bytes=pool.pins.cap_bytes,
         empty_slot_counts=pool.slots.empty_slots if pool.slots else (),
         written_size_bytes=pool.slots.written_bytes if pool.slots else 0,
+        work=None if pool.work is None else _work(pool.work),
     )
+
+
+def _work(work: Work) -> pool_pb2.Work:
+    return pool_pb2.Work(token_flops=work.token_flops, token_pair_flops=work.token_pair_flops)
 
 
 def _counters(pool: PoolStatus) -> admin_pb2.PoolCounters:

@@ -26,7 +26,7 @@ from kvquarry.v1alpha import plan_pb2 as kvquarry_dot_v1alpha_dot_plan__pb2
 from kvquarry.v1alpha import pool_pb2 as kvquarry_dot_v1alpha_dot_pool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvquarry/v1alpha/admin.proto\x12\x10kvquarry.v1alpha\x1a\x1bkvquarry/v1alpha/plan.proto\x1a\x1bkvquarry/v1alpha/pool.proto\"\x12\n\x10GetStatusRequest\"z\n\x11GetStatusResponse\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x03 \x01(\x01\x12+\n\x05pools\x18\x04 \x03(\x0b\x32\x1c.kvquarry.v1alpha.PoolStatus\"\xa2\x04\n\nPoolStatus\x12\x0f\n\x07pool_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x04plan\x18\x03 \x01(\x0b\x32\x16.kvquarry.v1alpha.Plan\x12\x10\n\x08revision\x18\x04 \x01(\x04\x12*\n\x05usage\x18\x05 \x01(\x0b\x32\x1b.kvquarry.v1alpha.PoolUsage\x12\x30\n\x08\x63ounters\x18\x06 \x01(\x0b\x32\x1e.kvquarry.v1alpha.PoolCounters\x12\x37\n\x0b\x61ttachments\x18\x07 \x03(\x0b\x32\".kvquarry.v1alpha.AttachmentStatus\x12/\n\x07workers\x18\x08 \x03(\x0b\x32\x1e.kvquarry.v1alpha.WorkerStatus\x12\x14\n\x0cworker_count\x18\t \x01(\r\x12\x15\n\rrequest_count\x18\n \x01(\r\x12,\n\x08policies\x18\x0b \x01(\x0b\x32\x1a.kvquarry.v1alpha.Policies\x12\x18\n\x10null_block_count\x18\x0c \x01(\r\x12\x11\n\tpin_count\x18\r \x01(\r\x12\x19\n\x11pinned_size_bytes\x18\x0e \x01(\x04\x12\x1a\n\x12pin_cap_size_bytes\x18\x0f \x01(\x04\x12\x19\n\x11\x65mpty_slot_counts\x18\x10 \x03(\x04\x12\x1a\n\x12written_size_bytes\x18\x11 \x01(\x04\"\xbf\x02\n\x0cPoolCounters\x12\x14\n\x0cquery_tokens\x18\x01 \x01(\x04\x12\x12\n\nhit_tokens\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x64mission_count\x18\x03 \x01(\x04\x12\x15\n\rrefusal_count\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommit_count\x18\x05 \x01(\x04\x12\x17\n\x0f\x65viction_counts\x18\x06 \x03(\x04\x12\x34\n\rclass_changes\x18\x07 \x03(\x0b\x32\x1d.kvquarry.v1alpha.ClassChange\x12\x13\n\x0bmove_counts\x18\x08 \x03(\x04\x12\x13\n\x0bmiss_tokens\x18\t \x01(\x04\x12\x11\n\tpin_count\x18\n \x01(\x04\x12\x19\n\x11refused_pin_count\x18\x0b \x01(\x04\x12\x18\n\x10\x62roken_pin_count\x18\x0c \x01(\x04\"B\n\x0b\x43lassChange\x12\x12\n\nfrom_class\x18\x01 \x01(\r\x12\x10\n\x08to_class\x18\x02 \x01(\r\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\x85\x01\n\x10\x41ttachmentStatus\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12\x1f\n\x17lease_remaining_seconds\x18\x04 \x01(\x01\x12\x19\n\x11last_batch_number\x18\x05 \x01(\x04\"W\n\x0cWorkerStatus\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x19\n\x11\x62uffer_size_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"\x11\n\x0fListPinsRequest\"=\n\x10ListPinsResponse\x12)\n\x04pins\x18\x01 \x03(\x0b\x32\x1b.kvquarry.v1alpha.PinStatus\"\x80\x01\n\tPinStatus\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x0f\n\x07pool_id\x18\x02 \x01(\t\x12\x0e\n\x06pin_id\x18\x03 \x01(\t\x12\x13\n\x0btoken_count\x18\x04 \x01(\r\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x19\n\x11remaining_seconds\x18\x06 \x01(\x01\"/\n\x0cUnpinRequest\x12\x0f\n\x07pin_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\"U\n\rUnpinResponse\x12\x13\n\x0b\x65nded_count\x18\x01 \x01(\r\x12\x17\n\x0fmissing_pin_ids\x18\x02 \x03(\t\x12\x16\n\x0e\x65ngine_missing\x18\x03 \x01(\x08\x32\x81\x02\n\x0c\x41\x64minService\x12T\n\tGetStatus\x12\".kvquarry.v1alpha.GetStatusRequest\x1a#.kvquarry.v1alpha.GetStatusResponse\x12Q\n\x08ListPins\x12!.kvquarry.v1alpha.ListPinsRequest\x1a\".kvquarry.v1alpha.ListPinsResponse\x12H\n\x05Unpin\x12\x1e.kvquarry.v1alpha.UnpinRequest\x1a\x1f.kvquarry.v1alpha.UnpinResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvquarry/v1alpha/admin.proto\x12\x10kvquarry.v1alpha\x1a\x1bkvquarry/v1alpha/plan.proto\x1a\x1bkvquarry/v1alpha/pool.proto\"\x12\n\x10GetStatusRequest\"z\n\x11GetStatusResponse\x12\x0f\n\x07\x62oot_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x16\n\x0euptime_seconds\x18\x03 \x01(\x01\x12+\n\x05pools\x18\x04 \x03(\x0b\x32\x1c.kvquarry.v1alpha.PoolStatus\"\xc8\x04\n\nPoolStatus\x12\x0f\n\x07pool_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x04plan\x18\x03 \x01(\x0b\x32\x16.kvquarry.v1alpha.Plan\x12\x10\n\x08revision\x18\x04 \x01(\x04\x12*\n\x05usage\x18\x05 \x01(\x0b\x32\x1b.kvquarry.v1alpha.PoolUsage\x12\x30\n\x08\x63ounters\x18\x06 \x01(\x0b\x32\x1e.kvquarry.v1alpha.PoolCounters\x12\x37\n\x0b\x61ttachments\x18\x07 \x03(\x0b\x32\".kvquarry.v1alpha.AttachmentStatus\x12/\n\x07workers\x18\x08 \x03(\x0b\x32\x1e.kvquarry.v1alpha.WorkerStatus\x12\x14\n\x0cworker_count\x18\t \x01(\r\x12\x15\n\rrequest_count\x18\n \x01(\r\x12,\n\x08policies\x18\x0b \x01(\x0b\x32\x1a.kvquarry.v1alpha.Policies\x12\x18\n\x10null_block_count\x18\x0c \x01(\r\x12\x11\n\tpin_count\x18\r \x01(\r\x12\x19\n\x11pinned_size_bytes\x18\x0e \x01(\x04\x12\x1a\n\x12pin_cap_size_bytes\x18\x0f \x01(\x04\x12\x19\n\x11\x65mpty_slot_counts\x18\x10 \x03(\x04\x12\x1a\n\x12written_size_bytes\x18\x11 \x01(\x04\x12$\n\x04work\x18\x12 \x01(\x0b\x32\x16.kvquarry.v1alpha.Work\"\xbf\x02\n\x0cPoolCounters\x12\x14\n\x0cquery_tokens\x18\x01 \x01(\x04\x12\x12\n\nhit_tokens\x18\x02 \x01(\x04\x12\x17\n\x0f\x61\x64mission_count\x18\x03 \x01(\x04\x12\x15\n\rrefusal_count\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommit_count\x18\x05 \x01(\x04\x12\x17\n\x0f\x65viction_counts\x18\x06 \x03(\x04\x12\x34\n\rclass_changes\x18\x07 \x03(\x0b\x32\x1d.kvquarry.v1alpha.ClassChange\x12\x13\n\x0bmove_counts\x18\x08 \x03(\x04\x12\x13\n\x0bmiss_tokens\x18\t \x01(\x04\x12\x11\n\tpin_count\x18\n \x01(\x04\x12\x19\n\x11refused_pin_count\x18\x0b \x01(\x04\x12\x18\n\x10\x62roken_pin_count\x18\x0c \x01(\x04\"B\n\x0b\x43lassChange\x12\x12\n\nfrom_class\x18\x01 \x01(\r\x12\x10\n\x08to_class\x18\x02 \x01(\r\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\x85\x01\n\x10\x41ttachmentStatus\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12\x1f\n\x17lease_remaining_seconds\x18\x04 \x01(\x01\x12\x19\n\x11last_batch_number\x18\x05 \x01(\x04\"W\n\x0cWorkerStatus\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\x19\n\x11\x62uffer_size_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"\x11\n\x0fListPinsRequest\"=\n\x10ListPinsResponse\x12)\n\x04pins\x18\x01 \x03(\x0b\x32\x1b.kvquarry.v1alpha.PinStatus\"\x80\x01\n\tPinStatus\x12\x0e\n\x06\x65ngine\x18\x01 \x01(\t\x12\x0f\n\x07pool_id\x18\x02 \x01(\t\x12\x0e\n\x06pin_id\x18\x03 \x01(\t\x12\x13\n\x0btoken_count\x18\x04 \x01(\r\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x19\n\x11remaining_seconds\x18\x06 \x01(\x01\"/\n\x0cUnpinRequest\x12\x0f\n\x07pin_ids\x18\x01 \x03(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\"U\n\rUnpinResponse\x12\x13\n\x0b\x65nded_count\x18\x01 \x01(\r\x12\x17\n\x0fmissing_pin_ids\x18\x02 \x03(\t\x12\x16\n\x0e\x65ngine_missing\x18\x03 \x01(\x08\x32\x81\x02\n\x0c\x41\x64minService\x12T\n\tGetStatus\x12\".kvquarry.v1alpha.GetStatusRequest\x1a#.kvquarry.v1alpha.GetStatusResponse\x12Q\n\x08ListPins\x12!.kvquarry.v1alpha.ListPinsRequest\x1a\".kvquarry.v1alpha.ListPinsResponse\x12H\n\x05Unpin\x12\x1e.kvquarry.v1alpha.UnpinRequest\x1a\x1f.kvquarry.v1alpha.UnpinResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,25 +38,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSRESPONSE']._serialized_start=128
   _globals['_GETSTATUSRESPONSE']._serialized_end=250
   _globals['_POOLSTATUS']._serialized_start=253
-  _globals['_POOLSTATUS']._serialized_end=799
-  _globals['_POOLCOUNTERS']._serialized_start=802
-  _globals['_POOLCOUNTERS']._serialized_end=1121
-  _globals['_CLASSCHANGE']._serialized_start=1123
-  _globals['_CLASSCHANGE']._serialized_end=1189
-  _globals['_ATTACHMENTSTATUS']._serialized_start=1192
-  _globals['_ATTACHMENTSTATUS']._serialized_end=1325
-  _globals['_WORKERSTATUS']._serialized_start=1327
-  _globals['_WORKERSTATUS']._serialized_end=1414
-  _globals['_LISTPINSREQUEST']._serialized_start=1416
-  _globals['_LISTPINSREQUEST']._serialized_end=1433
-  _globals['_LISTPINSRESPONSE']._serialized_start=1435
-  _globals['_LISTPINSRESPONSE']._serialized_end=1496
-  _globals['_PINSTATUS']._serialized_start=1499
-  _globals['_PINSTATUS']._serialized_end=1627
-  _globals['_UNPINREQUEST']._serialized_start=1629
-  _globals['_UNPINREQUEST']._serialized_end=1676
-  _globals['_UNPINRESPONSE']._serialized_start=1678
-  _globals['_UNPINRESPONSE']._serialized_end=1763
-  _globals['_ADMINSERVICE']._serialized_start=1766
-  _globals['_ADMINSERVICE']._serialized_end=2023
+  _globals['_POOLSTATUS']._serialized_end=837
+  _globals['_POOLCOUNTERS']._serialized_start=840
+  _globals['_POOLCOUNTERS']._serialized_end=1159
+  _globals['_CLASSCHANGE']._serialized_start=1161
+  _globals['_CLASSCHANGE']._serialized_end=1227
+  _globals['_ATTACHMENTSTATUS']._serialized_start=1230
+  _globals['_ATTACHMENTSTATUS']._serialized_end=1363
+  _globals['_WORKERSTATUS']._serialized_start=1365
+  _globals['_WORKERSTATUS']._serialized_end=1452
+  _globals['_LISTPINSREQUEST']._serialized_start=1454
+  _globals['_LISTPINSREQUEST']._serialized_end=1471
+  _globals['_LISTPINSRESPONSE']._serialized_start=1473
+  _globals['_LISTPINSRESPONSE']._serialized_end=1534
+  _globals['_PINSTATUS']._serialized_start=1537
+  _globals['_PINSTATUS']._serialized_end=1665
+  _globals['_UNPINREQUEST']._serialized_start=1667
+  _globals['_UNPINREQUEST']._serialized_end=1714
+  _globals['_UNPINRESPONSE']._serialized_start=1716
+  _globals['_UNPINRESPONSE']._serialized_end=1801
+  _globals['_ADMINSERVICE']._serialized_start=1804
+  _globals['_ADMINSERVICE']._serialized_end=2061
 # @@protoc_insertion_point(module_scope)

@@ -24,7 +24,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, boot_id: _Optional[str] = ..., version: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., pools: _Optional[_Iterable[_Union[PoolStatus, _Mapping]]] = ...) -> None: ...
 
 class PoolStatus(_message.Message):
-    __slots__ = ("pool_id", "model", "plan", "revision", "usage", "counters", "attachments", "workers", "worker_count", "request_count", "policies", "null_block_count", "pin_count", "pinned_size_bytes", "pin_cap_size_bytes", "empty_slot_counts", "written_size_bytes")
+    __slots__ = ("pool_id", "model", "plan", "revision", "usage", "counters", "attachments", "workers", "worker_count", "request_count", "policies", "null_block_count", "pin_count", "pinned_size_bytes", "pin_cap_size_bytes", "empty_slot_counts", "written_size_bytes", "work")
     POOL_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class PoolStatus(_message.Message):
     PIN_CAP_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     EMPTY_SLOT_COUNTS_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
     pool_id: str
     model: str
     plan: _plan_pb2.Plan
@@ -59,7 +60,8 @@ class PoolStatus(_message.Message):
     pin_cap_size_bytes: int
     empty_slot_counts: _containers.RepeatedScalarFieldContainer[int]
     written_size_bytes: int
-    def __init__(self, pool_id: _Optional[str] = ..., model: _Optional[str] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., revision: _Optional[int] = ..., usage: _Optional[_Union[_pool_pb2.PoolUsage, _Mapping]] = ..., counters: _Optional[_Union[PoolCounters, _Mapping]] = ..., attachments: _Optional[_Iterable[_Union[AttachmentStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., worker_count: _Optional[int] = ..., request_count: _Optional[int] = ..., policies: _Optional[_Union[_pool_pb2.Policies, _Mapping]] = ..., null_block_count: _Optional[int] = ..., pin_count: _Optional[int] = ..., pinned_size_bytes: _Optional[int] = ..., pin_cap_size_bytes: _Optional[int] = ..., empty_slot_counts: _Optional[_Iterable[int]] = ..., written_size_bytes: _Optional[int] = ...) -> None: ...
+    work: _pool_pb2.Work
+    def __init__(self, pool_id: _Optional[str] = ..., model: _Optional[str] = ..., plan: _Optional[_Union[_plan_pb2.Plan, _Mapping]] = ..., revision: _Optional[int] = ..., usage: _Optional[_Union[_pool_pb2.PoolUsage, _Mapping]] = ..., counters: _Optional[_Union[PoolCounters, _Mapping]] = ..., attachments: _Optional[_Iterable[_Union[AttachmentStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., worker_count: _Optional[int] = ..., request_count: _Optional[int] = ..., policies: _Optional[_Union[_pool_pb2.Policies, _Mapping]] = ..., null_block_count: _Optional[int] = ..., pin_count: _Optional[int] = ..., pinned_size_bytes: _Optional[int] = ..., pin_cap_size_bytes: _Optional[int] = ..., empty_slot_counts: _Optional[_Iterable[int]] = ..., written_size_bytes: _Optional[int] = ..., work: _Optional[_Union[_pool_pb2.Work, _Mapping]] = ...) -> None: ...
 
 class PoolCounters(_message.Message):
     __slots__ = ("query_tokens", "hit_tokens", "admission_count", "refusal_count", "commit_count", "eviction_counts", "class_changes", "move_counts", "miss_tokens", "pin_count", "refused_pin_count", "broken_pin_count")

@@ -32,20 +32,30 @@ PIN_REFUSAL_CAUSE_PROMISED: PinRefusalCause
 PIN_REFUSAL_CAUSE_TOO_MANY: PinRefusalCause
 
 class OpenPoolRequest(_message.Message):
-    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies")
+    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies", "work")
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     POOL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     WORKER_COUNT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
     engine: str
     groups: _containers.RepeatedCompositeFieldContainer[_plan_pb2.GroupSpec]
     pool_size_bytes: int
     worker_count: int
     model: str
     policies: Policies
-    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+    work: Work
+    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., work: _Optional[_Union[Work, _Mapping]] = ...) -> None: ...
+
+class Work(_message.Message):
+    __slots__ = ("token_flops", "token_pair_flops")
+    TOKEN_FLOPS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_PAIR_FLOPS_FIELD_NUMBER: _ClassVar[int]
+    token_flops: float
+    token_pair_flops: float
+    def __init__(self, token_flops: _Optional[float] = ..., token_pair_flops: _Optional[float] = ...) -> None: ...
 
 class Policies(_message.Message):
     __slots__ = ("placement", "eviction", "relocation", "retention")
