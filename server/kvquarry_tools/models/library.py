@@ -14,6 +14,7 @@ from kvquarry_tools.models.dtypes import AUTO
 from kvquarry_tools.models.families import NOTES, READERS
 from kvquarry_tools.models.model import Model
 from kvquarry_tools.models.quantization import stored_kv_dtype
+from kvquarry_tools.models.work import work_of
 
 _SHIPPED = resources.files("kvquarry_tools.models") / "configurations"
 _NAMES = "names.json"
@@ -139,6 +140,7 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         num_query_heads=text.count("num_attention_heads", default=0) or None,
         max_tokens=max_tokens or None,
         notes=tuple(_notes(architecture, kv_dtype)),
+        work=work_of(config, layers),
     )
 
 

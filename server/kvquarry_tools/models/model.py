@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from kvquarry_core.plan import GroupSpec
+from kvquarry_core.work import Work
 from kvquarry_tools.errors import CannotShare, InvalidOption
 from kvquarry_tools.models.dtypes import (
     ACTIVATION_BYTES,
@@ -34,6 +35,7 @@ class Model:
             not say.
         max_tokens: Tokens the model was made for; None: the configuration does not say.
         notes: What the figures leave out.
+        work: What it computes; None: the configuration does not say.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Model:
     num_query_heads: int | None = None
     max_tokens: int | None = None
     notes: tuple[str, ...] = ()
+    work: Work | None = None
 
     def served(self, serving: Serving) -> "ServedModel":
         """The cache it keeps on one worker when it is served like this.

@@ -1,4 +1,4 @@
-"""The cache of one recurrent layer: one state, whatever the length of what it sums up.
+"""The cache of one recurrent layer and its work: one state, whatever the length of what it sums up.
 
 Every state but a short convolution's has two parts: the tail of a convolution, in the model's own
 format, and the recurrent state proper, in a format of its own. Sources: the shapes are vLLM's
@@ -8,8 +8,9 @@ format, and the recurrent state proper, in a format of its own. Sources: the sha
 from dataclasses import dataclass
 
 from kvquarry_core.plan import GroupKind
+from kvquarry_core.work import Work
 from kvquarry_tools.errors import InvalidOption
-from kvquarry_tools.models.layers import LayerCache
+from kvquarry_tools.models.layers import FLOPS_PER_PARAMETER, LayerCache, Trunk
 from kvquarry_tools.models.serving import Precision
 
 #: Kernels are compiled for strides of whole multiples of this many elements.
@@ -17,6 +18,8 @@ _ALIGNMENT_ELEMENTS = 16
 _FLOAT32_BYTES = 4
 #: Queries and keys, or the matrices B and C.
 _TWO = 2
+#: Mamba's time step has a rank of this part of the hidden size.
+_USUAL_STEP_SHARE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,12 @@ class Mamba1:
         channels = precision.share(self.d_inner, "channels of a state")
         tail = channels * (self.conv_kernel - 1)
         return _state(precision, tail, channels * self.d_state, precision.activation_bytes)
+
+    def work(self, trunk: Trunk) -> Work:
+        """See :meth:`kvquarry_tools.models.layers.Layer.work`."""
+        hidden = trunk.hidden_size
+        step_rank = -(-hidden // _USUAL_STEP_SHARE)
+        return _passing(self.d_inner * (3 * hidden + 2 * self.d_state + 2 * step_rank))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,11 @@ class Mamba2:
             return self.num_groups
         return precision.tp
 
+    def work(self, trunk: Trunk) -> Work:
+        """See :meth:`kvquarry_tools.models.layers.Layer.work`."""
+        inputs = _TWO * self.d_inner + _TWO * self.num_groups * self.d_state + self.num_heads
+        return _passing(trunk.hidden_size * (inputs + self.d_inner))
+
 
 @dataclass(frozen=True, slots=True)
 class GatedDelta:
@@ -88,6 +102,12 @@ class GatedDelta:
         default_bytes = self.default_bytes or precision.activation_bytes
         return _state(precision, tail, heads * self.v_dim * self.k_dim, default_bytes)
 
+    def work(self, trunk: Trunk) -> Work:
+        """See :meth:`kvquarry_tools.models.layers.Layer.work`."""
+        keys, values = self.num_k_heads * self.k_dim, self.num_v_heads * self.v_dim
+        inputs = _TWO * (keys + values + self.num_v_heads)
+        return _passing(trunk.hidden_size * (inputs + values))
+
 
 @dataclass(frozen=True, slots=True)
 class KimiDelta:
@@ -103,6 +123,12 @@ class KimiDelta:
         tail = 3 * heads * self.head_dim * _tail(self, precision)
         return _state(precision, tail, heads * self.head_dim * self.head_dim, _FLOAT32_BYTES)
 
+    def work(self, trunk: Trunk) -> Work:
+        """See :meth:`kvquarry_tools.models.layers.Layer.work`."""
+        hidden, width = trunk.hidden_size, self.num_heads * self.head_dim
+        gates = _TWO * self.head_dim * (hidden + width) + hidden * self.num_heads
+        return _passing(4 * hidden * width + gates)
+
 
 @dataclass(frozen=True, slots=True)
 class ShortConvolution:
@@ -116,6 +142,15 @@ class ShortConvolution:
         channels = precision.share(self.channels, "channels of a convolution")
         tail = channels * (self.conv_kernel - 1)
         return _state(precision, tail, 0, precision.activation_bytes)
+
+    def work(self, trunk: Trunk) -> Work:
+        """See :meth:`kvquarry_tools.models.layers.Layer.work`."""
+        return _passing(4 * trunk.hidden_size * self.channels)
+
+
+def _passing(parameters: int) -> Work:
+    """A token passes so many; what it does to the state is little beside that."""
+    return Work(FLOPS_PER_PARAMETER * parameters)
 
 
 def _tail(layer: Mamba2 | GatedDelta | KimiDelta, precision: Precision) -> int:

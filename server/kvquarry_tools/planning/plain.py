@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from kvquarry_core.work import Work
 from kvquarry_tools.planning.report import Capacity, Report
 
 Plain = dict[str, object]
@@ -15,6 +16,7 @@ def plain_report(report: Report) -> Plain:
             "name": served.model.name,
             "architecture": served.model.architecture,
             "notes": list(served.model.notes),
+            "work": plain_work(served.model.work),
         },
         "serving": asdict(served.serving),
         "memory_bytes": report.memory_bytes,
@@ -24,6 +26,11 @@ def plain_report(report: Report) -> Plain:
         "stock_vllm": _uniform(report),
         "max_num_seqs": _sequences(report),
     }
+
+
+def plain_work(work: Work | None) -> Plain | None:
+    """What a model computes; null: its configuration does not say."""
+    return None if work is None else asdict(work)
 
 
 def _mixed(report: Report) -> Plain:

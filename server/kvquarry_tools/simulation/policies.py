@@ -6,6 +6,7 @@ from kvquarry_core.errors import PlanError, UsageError
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, make_plan
 from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_core.pool import Pool
+from kvquarry_core.work import TOKENS, Work
 from kvquarry_tools.errors import InvalidOption
 
 #: Kinds whose content is a number of bytes a token and a number a request.
@@ -14,8 +15,13 @@ PLAIN_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.RECURRENT_STATE)
 REPLAYED_KINDS = (*PLAIN_KINDS, GroupKind.SLIDING_WINDOW, GroupKind.CHUNKED_LOCAL)
 
 
-def pool_with(plan: Plan, names: PolicyNames) -> Pool:
+def pool_with(plan: Plan, names: PolicyNames, work: Work | None = None) -> Pool:
     """A pool that goes by policies of the core or of an installed package.
+
+    Args:
+        plan: How it is cut.
+        names: The policies.
+        work: What its model computes; None where nobody knows.
 
     Raises:
         InvalidOption: There is no policy of that name.
@@ -29,6 +35,7 @@ def pool_with(plan: Plan, names: PolicyNames) -> Pool:
         placement=chosen.placement,
         eviction=chosen.eviction,
         relocation=chosen.relocation,
+        work=work or TOKENS,
     )
 
 

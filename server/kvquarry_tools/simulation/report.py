@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from kvquarry_tools.planning.plain import plain_work
 from kvquarry_tools.planning.sizes import count, memory
 from kvquarry_tools.simulation.replay.occupancy import Occupancy
 from kvquarry_tools.simulation.results import Figures
@@ -40,6 +41,7 @@ def as_plain(report: Report) -> dict[str, object]:
     return {
         "model": settings.served.model.name,
         "serving": asdict(settings.served.serving),
+        "work": plain_work(settings.served.model.work),
         "memory_bytes": settings.memory_bytes,
         "replay": settings.replay.value,
         **asdict(settings.policies),

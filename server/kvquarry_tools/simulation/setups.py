@@ -44,7 +44,8 @@ def make_pool(settings: SimulationSettings, trace: Sequence[TraceRequest]) -> Re
             memory_bytes = enough_bytes(settings, trace)
     plan = plan_for(groups, memory_bytes)
     if settings.baseline is None:
-        return WholePool(pool_with(plan, settings.policies), DecodeReserve(plan))
+        pool = pool_with(plan, settings.policies, settings.served.model.work)
+        return WholePool(pool, DecodeReserve(plan))
     return WholePool(Pool(plan))
 
 
