@@ -9,6 +9,7 @@ from kvquarry_vllm import capacity
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.log import logger
 from kvquarry_vllm.settings import Settings
+from kvquarry_vllm.work import model_work
 
 
 class PoolTooSmall(ValueError):
@@ -37,6 +38,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         connect_timeout_s=settings.connect_timeout_s,
         policies=settings.policies,
         pin_cap=settings.pin_cap,
+        work=model_work(vllm_config.model_config),
     )
     _check_same_plan(config, opened)
     for worker_config in configs:

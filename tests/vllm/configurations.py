@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from transformers import PretrainedConfig
 from vllm.config import SpeculativeConfig
 from vllm.v1.attention.backend import AttentionCGSupport
 from vllm.v1.attention.backend import MultipleOf as StockMultipleOf
@@ -38,7 +39,11 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         cache_config=_cache_config(),
         parallel_config=_parallel_config(),
         model_config=SimpleNamespace(
-            is_hybrid=True, is_encoder_decoder=False, max_model_len=1024, model="tiny"
+            is_hybrid=True,
+            is_encoder_decoder=False,
+            max_model_len=1024,
+            model="tiny",
+            hf_config=PretrainedConfig(),
         ),
         scheduler_config=SimpleNamespace(
             disable_hybrid_kv_cache_manager=False,

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers import PretrainedConfig
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
 
@@ -14,6 +15,7 @@ from kvquarry_client.errors import PlanMismatch
 from kvquarry_client.target import parse_target
 from kvquarry_core.plan import make_plan
 from kvquarry_core.policies import PolicyNames
+from kvquarry_core.work import Work
 from kvquarry_vllm import opening
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.gates import replacements, v0_32
@@ -79,6 +81,20 @@ def test_a_model_in_scope_gets_an_open_pool(layers: dict[str, KVCacheSpec], open
     assert asked["pool_bytes"] == 12 * MIB
     assert asked["num_workers"] == 1
     assert asked["connect_timeout_s"] == 7.0
+    assert asked["work"] is None
+
+
+def test_the_pool_is_told_what_the_model_computes(opened: Calls) -> None:
+    config = PretrainedConfig(
+        architectures=["LlamaForCausalLM"],
+        hidden_size=64,
+        intermediate_size=100,
+        num_attention_heads=4,
+        num_hidden_layers=1,
+    )
+    plan_for(hybrid_layers(), [12 * MIB], model_config__hf_config=config)
+    (asked,) = opened
+    assert asked["work"] == Work(2.0 * (4 * 64 * 64 + 3 * 64 * 100), 4 * 64.0)
 
 
 def test_all_workers_get_one_plan_from_the_poorest_ones_memory(opened: Calls) -> None:
