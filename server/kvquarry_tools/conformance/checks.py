@@ -8,6 +8,7 @@ from kvquarry_core.placement import Affinity, Placement
 from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import EvacuateCheapest, Relocation
 from kvquarry_core.retention import Retention
+from kvquarry_core.work import TOKENS, Work
 from kvquarry_tools.conformance.errors import NotConforming
 from kvquarry_tools.conformance.life import RandomLife
 from kvquarry_tools.conformance.plans import random_plan
@@ -23,6 +24,8 @@ _NUM_POOLS = 8
 _NUM_OPERATIONS = 250
 #: Prompts that a retention is asked about.
 _NUM_PROMPTS = 300
+#: So that attention to earlier tokens matters in prompts of ten.
+_WORK = Work(token_flops=6e9, token_pair_flops=1e9)
 
 
 def check_placement(make: Callable[[], Placement]) -> None:
@@ -41,7 +44,7 @@ def check_placement(make: Callable[[], Placement]) -> None:
 
 
 def check_eviction(make: Callable[[], Eviction]) -> None:
-    """Put an eviction through random pools, with and without relocation.
+    """Put an eviction through random pools, with and without relocation and a model's work.
 
     Raises:
         NotConforming: It broke a rule.
@@ -50,7 +53,8 @@ def check_eviction(make: Callable[[], Eviction]) -> None:
         rng = random.Random(seed)
         policy = WatchedEviction(make())
         moving = EvacuateCheapest(most_bytes=1 << 20) if seed % 2 else None
-        _run(Pool(random_plan(rng), eviction=policy, relocation=moving), rng, seed)
+        plan, work = random_plan(rng), TOKENS if seed % 4 < 2 else _WORK
+        _run(Pool(plan, eviction=policy, relocation=moving, work=work), rng, seed)
         assert policy.num_calls, f"a pool of seed {seed} evicted nothing"
 
 
