@@ -9,6 +9,7 @@ import pytest
 from kvquarry_core.work import TOKENS, Work
 from kvquarry_server.cli import main
 from kvquarry_tools.models import Serving, find_model, known_models, read_model
+from kvquarry_tools.simulation.replay.tally import Tally
 from kvquarry_tools.simulation.settings import Baseline, SimulationSettings
 from kvquarry_tools.simulation.setups import make_pool
 
@@ -185,3 +186,11 @@ def test_scripts_are_told_what_a_model_computes(
 
     assert shown() == {"token_flops": 2 * 3 * (ATTENTION + DENSE), "token_pair_flops": 768}
     assert shown(intermediate_size=None) is None
+
+
+def test_hits_are_counted_in_work_too() -> None:
+    """Of prompts of four and two tokens two and none are found: 2 of 6 tokens, 3 of 13 pairs."""
+    tally = Tally(lengths=[(4, 2), (2, 0)])
+    assert tally.work_hit_rate(TOKENS) == 2 / 6
+    assert tally.work_hit_rate(Work(0.0, token_pair_flops=5.0)) == 3 / 13
+    assert Tally().work_hit_rate(TOKENS) == 0

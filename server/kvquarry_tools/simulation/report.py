@@ -74,6 +74,8 @@ def _title(settings: SimulationSettings) -> Iterator[str]:
 def _lines(report: Report) -> Iterator[str]:
     figures = report.figures
     yield _line("token hit rate", f"{figures.token_hit_rate:.4f}")
+    if figures.work_hit_rate is not None:
+        yield _line("prefill work saved, of all", f"{figures.work_hit_rate:.4f}")
     yield _line("prefill tokens saved", f"{count(figures.hit_tokens)}")
     yield _line("  of", count(figures.prompt_tokens))
     yield _line("requests", count(figures.num_requests))

@@ -14,6 +14,8 @@ class Figures:
         num_refused: Requests that not even an empty pool holds.
         prompt_tokens: Tokens of all prompts.
         hit_tokens: Those found at first admission: prefill tokens saved.
+        work_hit_rate: The work that these would have taken, of that of all prompts; None: nobody
+            knows what the model computes.
         recomputed_tokens: Tokens computed again after a preemption.
         moved_bytes: What relocation copied.
         num_preempted: Preemptions.
@@ -29,6 +31,7 @@ class Figures:
     num_refused: int
     prompt_tokens: int
     hit_tokens: int
+    work_hit_rate: float | None = None
     recomputed_tokens: int = 0
     moved_bytes: int = 0
     num_preempted: int = 0

@@ -56,7 +56,12 @@ def simulate(
     tally = run(pool, trace, on_done)
     if not tally.num_finished:
         raise whole_trace_refused(trace, holds, settings.memory_bytes)
-    figures = replace(_figures(pool, tally), interval_tokens=interval_tokens(rule))
+    work = settings.served.model.work
+    figures = replace(
+        _figures(pool, tally),
+        interval_tokens=interval_tokens(rule),
+        work_hit_rate=None if work is None else tally.work_hit_rate(work),
+    )
     # Of memory without end every share is nothing.
     is_infinite = settings.baseline is Baseline.INFINITE
     return replace(figures, samples=(), first_shortage=None) if is_infinite else figures
