@@ -237,7 +237,7 @@ def test_a_checkpoint_beside_drafts_sums_up_all_tokens_before_it() -> None:
     store, names = engine.ledger.pool.store, text.hashes(16)
     kind = next(KindId(k) for k in range(2) if engine.plan.spec_of_kind(KindId(k)) == of_states)
     found = {
-        (names.index(one.block_hash) + 1) * 16: store.contents.num_tokens(
+        (names.index(one.block_hash) + 1) * 16: store.contents.depth_tokens(
             engine.plan.class_of_kind(kind), one.row[0]
         )
         for one in store.index.commitments(kind)
