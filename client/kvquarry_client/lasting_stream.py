@@ -242,4 +242,5 @@ class LastingStream:
 
 def _last_number(message: pool_pb2.AttachRequest) -> int:
     """That of the last batch in a message."""
-    return max(message.batch.number, message.following.number)
+    last = message.following[-1] if message.following else message.batch
+    return last.number

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import grpc
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 
 _WELCOME_TIMEOUT_S = 10.0
+#: Far below what either side accepts: there is nothing to gain with long messages.
+_MOST_BYTES_SHARED = 1 << 20
 
 
 class BatchStream:
@@ -28,8 +31,7 @@ class BatchStream:
             grpc.RpcError: The service refused, or cannot be reached.
         """
         self._outbox.put(pool_pb2.AttachRequest(hello=self._hello))
-        requests: Iterator[pool_pb2.AttachRequest] = iter(self._outbox.get, None)
-        self._call = pool_pb2_grpc.PoolServiceStub(self._channel).Attach(requests)
+        self._call = pool_pb2_grpc.PoolServiceStub(self._channel).Attach(self._requests())
         # The stream as a whole has no deadline, so the wait for its first word needs one.
         deadline = threading.Timer(_WELCOME_TIMEOUT_S, self._call.cancel)
         deadline.start()
@@ -72,6 +74,25 @@ class BatchStream:
         if self._call is not None:
             self._call.cancel()
 
+    def _requests(self) -> Iterator[pool_pb2.AttachRequest]:
+        """What gRPC's thread sends, when it comes to run: mostly as the engine's thread waits.
+
+        So what a step did and what the next one asks share a message, which costs both sides more
+        than what is in it.
+        """
+        waiting: deque[pool_pb2.AttachRequest | None] = deque()
+        while True:
+            if not waiting:
+                waiting.append(self._outbox.get())
+            while not self._outbox.empty():
+                waiting.append(self._outbox.get())
+            message = waiting.popleft()
+            if message is None:
+                return
+            while waiting and _may_share(message, waiting[0]):
+                message = _joined(message, waiting.popleft())
+            yield message
+
 
 class StreamEnded(grpc.RpcError):
     """The service ended the stream without a word: it is going away."""
@@ -83,3 +104,22 @@ class StreamEnded(grpc.RpcError):
     def trailing_metadata(self) -> tuple[()]:
         """There is none."""
         return ()
+
+
+def _may_share(message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest | None) -> bool:
+    """Whether two messages are batches that fit into one."""
+    if other is None or not message.HasField("batch"):
+        return False
+    return message.ByteSize() + other.ByteSize() <= _MOST_BYTES_SHARED
+
+
+def _joined(
+    message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest | None
+) -> pool_pb2.AttachRequest:
+    """The batches of both; those that were given are kept, to be sent again."""
+    joined = pool_pb2.AttachRequest()
+    joined.CopyFrom(message)
+    if other is not None:
+        joined.following.add().CopyFrom(other.batch)
+        joined.following.extend(other.following)
+    return joined

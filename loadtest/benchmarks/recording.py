@@ -27,11 +27,11 @@ _CONNECT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RecordedMessage:
-    """One message to the service: a batch, or two.
+    """One message to the service: a batch, or several.
 
     Attributes:
         request: The ``AttachRequest``, serialized.
-        response: The ``AttachResponse``, serialized; None for a quiet batch alone.
+        response: The ``AttachResponse``, serialized; None where all are quiet.
         num_effects: Blocks it moves.
         num_operations: Operations it holds.
         is_admission: Whether it asks to admit a request.
@@ -95,7 +95,7 @@ def recording_of(mix: str, source: str, said: Mapping[Said, Sequence[bytes]]) ->
     last_number = max(responses)
     counter = EffectCounter()
     messages = [
-        _recorded(request, responses.get(request.batch.number), counter)
+        _recorded(request, responses, counter)
         for request in requests
         if request.batch.number <= last_number
     ]
@@ -104,16 +104,22 @@ def recording_of(mix: str, source: str, said: Mapping[Said, Sequence[bytes]]) ->
 
 def _recorded(
     request: pool_pb2.AttachRequest,
-    response: pool_pb2.AttachResponse | None,
+    responses: Mapping[int, pool_pb2.AttachResponse],
     counter: EffectCounter,
 ) -> RecordedMessage:
-    batch, following = request.batch, request.following
-    num_effects = counter.add(batch, response.result if response else None)
-    num_effects += counter.add(following, None)
+    batches = [request.batch, *request.following]
+    answers = [responses.get(one.number) for one in batches]
+    # One at most: an engine waits for each answer.
+    response = next(filter(None, answers), None)
+    num_effects = sum(
+        counter.add(batch, answer.result if answer else None)
+        for batch, answer in zip(batches, answers, strict=True)
+    )
+    operations = [operation for one in batches for operation in one.operations]
     return RecordedMessage(
         request.SerializeToString(),
         response.SerializeToString() if response else None,
         num_effects,
-        len(batch.operations) + len(following.operations),
-        any(one.HasField("admit") for one in batch.operations),
+        len(operations),
+        any(one.HasField("admit") for one in operations),
     )

@@ -1,4 +1,4 @@
-"""A quiet batch may follow another in its message: it does not hold up the answer."""
+"""Batches may follow another in its message, as if each came in its own."""
 
 import grpc
 
@@ -7,7 +7,7 @@ from tests.contract.wire_engine import admit, free, ready_engine
 
 
 def message(
-    number: int, operation: pool_pb2.Operation, following: pool_pb2.Batch
+    number: int, operation: pool_pb2.Operation, *following: pool_pb2.Batch
 ) -> pool_pb2.AttachRequest:
     batch = pool_pb2.Batch(number=number, operations=[operation])
     return pool_pb2.AttachRequest(batch=batch, following=following)
@@ -63,5 +63,16 @@ def test_nothing_follows_a_hello(channel: grpc.Channel, name: str) -> None:
     engine, _ = ready_engine(channel, name)
     stream = engine.stream()
     hello = pool_pb2.Hello(pool_id=engine.opened.pool_id, incarnation=engine.opened.incarnation)
-    stream.send_raw(pool_pb2.AttachRequest(hello=hello, following=quiet(1, free(1))))
+    stream.send_raw(pool_pb2.AttachRequest(hello=hello, following=[quiet(1, free(1))]))
     assert stream.failure().reason == "INVALID_ARGUMENT"
+
+
+def test_several_follow_and_each_that_is_not_quiet_is_answered(
+    channel: grpc.Channel, name: str
+) -> None:
+    _, stream = ready_engine(channel, name)
+    asking = pool_pb2.Batch(number=3, operations=[admit(2, 8)])
+    stream.send_raw(message(1, admit(1, 8), quiet(2, free(1)), asking, quiet(4, free(2))))
+    first, second = stream.read(), stream.read()
+    assert [first.result.number, second.result.number] == [1, 3]
+    assert [first.revision, second.revision] == [1, 3]

@@ -211,8 +211,9 @@ def test_a_stream_begins_with_a_hello_and_goes_on_with_batches() -> None:
     batch = pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=1))
     assert hello_from_wire(hello).incarnation == 3
     assert [one.number for one in next_batches_from_wire(batch)] == [1]
-    batch.following.number = 2
-    assert [one.number for one in next_batches_from_wire(batch)] == [1, 2]
+    batch.following.add(number=2)
+    batch.following.add(number=3)
+    assert [one.number for one in next_batches_from_wire(batch)] == [1, 2, 3]
     for wrong in (batch, pool_pb2.AttachRequest()):
         with pytest.raises(UsageError):
             hello_from_wire(wrong)

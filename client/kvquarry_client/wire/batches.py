@@ -180,6 +180,5 @@ class BatchBuilder:
 
 def add_following(message: pool_pb2.AttachRequest, number: int, freed: Sequence[Handle]) -> None:
     """Let a quiet batch follow at once that frees requests."""
-    following = message.following
-    following.number, following.quiet = number, True
+    following = message.following.add(number=number, quiet=True)
     following.operations.add().free.handles.extend(freed)

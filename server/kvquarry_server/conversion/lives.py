@@ -64,7 +64,7 @@ def hello_from_wire(message: pool_pb2.AttachRequest) -> Membership:
     Raises:
         UsageError: It is another message.
     """
-    if message.WhichOneof("message") != "hello" or message.HasField("following"):
+    if message.WhichOneof("message") != "hello" or message.following:
         raise UsageError(
             Reason.INVALID_ARGUMENT, "the first message of a stream must say hello and no more"
         )
@@ -72,7 +72,7 @@ def hello_from_wire(message: pool_pb2.AttachRequest) -> Membership:
 
 
 def next_batches_from_wire(message: pool_pb2.AttachRequest) -> tuple[Batch, ...]:
-    """A later message of a stream: a batch, and perhaps one that follows at once.
+    """A later message of a stream: one batch, or several.
 
     Raises:
         UsageError: It is another message, or one of the batches holds too many operations.
@@ -81,9 +81,7 @@ def next_batches_from_wire(message: pool_pb2.AttachRequest) -> tuple[Batch, ...]
         raise UsageError(
             Reason.INVALID_ARGUMENT, "every message of a stream after the first must be a batch"
         )
-    if not message.HasField("following"):
-        return (batch_from_wire(message.batch),)
-    return batch_from_wire(message.batch), batch_from_wire(message.following)
+    return tuple(map(batch_from_wire, (message.batch, *message.following)))
 
 
 def welcome_to_wire(boot_id: str, attachment: Attachment) -> pool_pb2.AttachResponse:

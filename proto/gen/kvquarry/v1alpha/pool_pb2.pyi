@@ -108,8 +108,8 @@ class AttachRequest(_message.Message):
     FOLLOWING_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     batch: Batch
-    following: Batch
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., following: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+    following: _containers.RepeatedCompositeFieldContainer[Batch]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., following: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("pool_id", "incarnation")

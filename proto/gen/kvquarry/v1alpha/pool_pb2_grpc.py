@@ -65,8 +65,8 @@ class PoolServiceServicer(object):
 
     def Attach(self, request_iterator, context):
         """The ordered operation stream of one attachment. The first message says hello, within 10 s; every
-        later one is a batch, or two. Each batch that is not quiet is answered by exactly one response, in
-        order. A client may send ahead; one that does not read its answers is not read from either.
+        later one is batches. Each batch that is not quiet is answered by exactly one response, in order. A
+        client may send ahead; one that does not read its answers is not read from either.
 
         The service ends a stream with an error (see status.proto) whose reason is UNKNOWN_POOL or
         STALE_INCARNATION when the pool is not, or no longer, the caller's; SUPERSEDED when the same
