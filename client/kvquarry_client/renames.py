@@ -37,7 +37,12 @@ class Renames:
         return tuple(self.of_group(group, block) for group, block in zip(groups, row, strict=True))
 
     def _add(self, move: Move) -> None:
-        """An id may be left and taken again: what counts is where each block was first."""
+        """An id may be left and taken again: what counts is where each block was first.
+
+        What moved somewhere before was let go of there if something else moves there now.
+        """
         targets = self._targets[move.size_class]
+        for old in [old for old, now in targets.items() if now == move.target]:
+            del targets[old]
         first = next((old for old, now in targets.items() if now == move.source), move.source)
         targets[first] = move.target

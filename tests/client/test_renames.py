@@ -51,6 +51,14 @@ def test_an_id_that_was_left_and_taken_again_names_two_blocks() -> None:
     assert column == blocks(5, 3)
 
 
+def test_where_a_block_was_let_go_of_another_one_may_come_and_move_on() -> None:
+    """What 3 held was evicted at 5; then 9 goes to 5, and on to 8. Nobody knows 3 any more."""
+    renames = Renames(PLAN, [move(SMALL, 3, 5), move(SMALL, 9, 5), move(SMALL, 5, 8)])
+    column = blocks(9)
+    renames.apply(ATTENTION_GROUP, column)
+    assert column == blocks(8)
+
+
 def test_a_row_is_renamed_group_by_group() -> None:
     renames = Renames(PLAN, [move(LARGE, 2, 6)])
     groups = (STATE_GROUP, GroupId(1))
