@@ -5,6 +5,7 @@ from itertools import takewhile
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.demand import Demand
+from kvquarry_core.evacuation import Evacuator
 from kvquarry_core.eviction import Eviction
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.placement import Placement
@@ -13,12 +14,19 @@ from kvquarry_core.placement import Placement
 class Allocator:
     """Delivers whatever the :class:`~kvquarry_core.gate.Gate` said would fit."""
 
-    def __init__(self, store: BlockStore, placement: Placement, eviction: Eviction) -> None:
+    def __init__(
+        self,
+        store: BlockStore,
+        placement: Placement,
+        eviction: Eviction,
+        evacuator: Evacuator,
+    ) -> None:
         self._store = store
         self._slabs = store.slabs
         self._cache = store.cache
         self._placement = placement
         self._eviction = eviction
+        self._evacuator = evacuator
         self._class_ids = [ClassId(index) for index in range(len(store.plan.classes))]
 
     def secure(self, demand: Demand) -> None:
@@ -33,7 +41,7 @@ class Allocator:
             if not self._slabs.num_unassigned:
                 slab = self._spare_slab(short, demand)
                 assert slab is not None, f"the gate promised a slab for class {short}"
-                self._store.clear_slab(slab)
+                self._take_away(slab, demand)
             self._slabs.carve(short)
             short = self._shortest(demand.now)
 
@@ -49,6 +57,7 @@ class Allocator:
         while len(granted) < num_blocks:
             slab = self._placement.choose(self._slabs, size_class, near)
             if slab is None:
+                self._evacuator.hold_still(size_class, granted)
                 slab = self._make_room(size_class, num_blocks - len(granted), demand)
             blocks = self._store.grant(size_class, slab, num_blocks - len(granted))
             demand.shrink(size_class, len(blocks))
@@ -91,7 +100,7 @@ class Allocator:
         if other is not None:
             victims = self._missed_less(size_class, victims, self._slab_worth(other))
             if not victims:
-                self._store.clear_slab(other)
+                self._take_away(other, demand)
                 return self._slabs.carve(size_class)
         assert victims, f"the gate promised a block of class {size_class}"
         return self._evict(size_class, victims)
@@ -128,6 +137,13 @@ class Allocator:
             if best is None or worth < best_worth:
                 best, best_worth = slab, worth
         return best
+
+    def _take_away(self, slab: SlabId, demand: Demand) -> None:
+        """A class has a slab less: this idle one, unless blocks are moved so that it may stay."""
+        owner = self._slabs.owner(slab)
+        assert owner is not None, f"slab {slab} belongs to nobody"
+        if not self._evacuator.spare(slab, owner, demand.now):
+            self._store.clear_slab(slab)
 
     def _missed_less(
         self, size_class: ClassId, victims: Sequence[BlockId], worth: float

@@ -207,19 +207,32 @@ class BlockStore:
         assert owner is not None, f"slab {slab} belongs to nobody"
         self.evict(owner, self.cache.cached_in(owner, slab))
 
-    # Used blocks elsewhere, see :mod:`kvquarry_core.evacuation`.
+    # What is there is elsewhere, see :mod:`kvquarry_core.clearing`.
 
     def move(self, size_class: ClassId, source: BlockId, hole: SlabId) -> BlockId:
         """Move what a used block is to a free block of another slab; the source becomes free."""
         [target] = self.slabs.pop_free(hole, 1)
+        self._take_along(size_class, source, target)
+        refs = self._refs[size_class]
+        refs[target], refs[source] = refs[source], 0
+        self._free(size_class, (source,))
+        return target
+
+    def move_cached(self, size_class: ClassId, source: BlockId, hole: SlabId) -> BlockId:
+        """The same for a cached block, which keeps its place in the order."""
+        [target] = self.slabs.pop_free(hole, 1)
+        self.slabs.unuse(size_class, hole, 1)
+        self._take_along(size_class, source, target)
+        self.cache.move(size_class, source, target)
+        self.cache.settle(size_class, self.slabs.push_free(size_class, (source,)))
+        return target
+
+    def _take_along(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
+        """What is known of a block's content is so of another one's."""
         self.num_moves[size_class] += 1
         self.contents.move(size_class, source, target)
         self.sessions.rename(size_class, source, target)
-        refs = self._refs[size_class]
-        refs[target], refs[source] = refs[source], 0
         self.slabs.copy_dirt(size_class, source, target)
-        self._free(size_class, (source,))
-        return target
 
     def _touch_each(self, refs: list[int], blocks: Sequence[BlockId]) -> list[BlockId]:
         """Add a reference to each, one by one; those that had none are returned."""

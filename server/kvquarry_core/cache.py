@@ -99,6 +99,14 @@ class Cache:
         """The slab of a class that fell idle first, if any is."""
         return self._idle[size_class].oldest()
 
+    def goes_first(self, size_class: ClassId, block: BlockId) -> bool:
+        """Whether a cached block is to go before all that somebody will miss."""
+        return self.stamp_of(size_class, block) == OLDEST_STAMP
+
+    def slab_goes_first(self, size_class: ClassId, slab: SlabId) -> bool:
+        """Whether an idle slab is to go before all that hold something."""
+        return self.idle_since(size_class, slab) == OLDEST_STAMP
+
     def oldest_beside_used(
         self, size_class: ClassId, leaving: Container[SlabId] = ()
     ) -> BlockId | None:
@@ -162,6 +170,10 @@ class Cache:
         """Cached blocks hold nothing any more: they are free, and the first is the next to go."""
         self._blocks[size_class].remove_all(blocks[::-1])
         self.settle(size_class, self._slabs.push_free(size_class, blocks[::-1]))
+
+    def move(self, size_class: ClassId, source: BlockId, target: BlockId) -> None:
+        """What a cached block held is in another slab now, one in use, and as old as it was."""
+        self._blocks[size_class].rename(source, target)
 
     def wake(self, size_class: ClassId, slab: SlabId) -> None:
         """A block of a slab is in use: no other class can have it."""

@@ -66,7 +66,7 @@ class Granter:
         evacuation: Evacuation = NO_EVACUATION,
     ) -> Grant:
         """Hand out what the gate promised, the largest blocks first, after what has to be moved."""
-        moves = self._evacuator.clear(evacuation)
+        self._evacuator.clear(evacuation)
         demand = self._demand(record, wanted)
         self._allocator.secure(demand)
         blocks: list[list[BlockId]] = [[] for _ in wanted]
@@ -78,7 +78,7 @@ class Granter:
                     blocks[group] = mine = list(islice(of_class, wanted[group]))
                     dirty[group] = self._store.slabs.dirty_among(size_class, mine)
                     record.granted[group] += mine
-        return Grant(tuple(blocks), tuple(dirty), moves)
+        return Grant(tuple(blocks), tuple(dirty), self._evacuator.take_moves())
 
     def spend(self, record: RequestRecord, group: GroupId, num_blocks: int) -> list[BlockId]:
         """Granted blocks become the request's own, in the order granted."""

@@ -63,6 +63,13 @@ class _Run(Generic[_Member]):
         has_no_gaps = self.first + self.num_in == len(self.members)
         return has_no_gaps and 0 < self.num_in < _SHORT and not self.goes_first()
 
+    def rename(self, member: _Member, other: _Member, is_in: Sequence[bool]) -> None:
+        """One member is called otherwise; gaps are closed, which may have had the other name."""
+        stamps = compress(islice(self.stamps, self.first, None), is_in)
+        members = list(compress(islice(self.members, self.first, None), is_in))
+        members[members.index(member)] = other
+        self.members, self.stamps, self.first = members, list(stamps), 0
+
     def extend(self, members: Sequence[_Member], stamp: int) -> None:
         """More members, younger than those that are here."""
         self.members += members
@@ -143,6 +150,14 @@ class RecencyList(Generic[_Member]):
             end = start + len(list(same))
             self._leave(run, members[start:end])
             start = end
+
+    def rename(self, member: _Member, other: _Member) -> None:
+        """Another one takes the place of ``member``, and its stamp; O(members of a run)."""
+        run_of, run = self._run_of, self._run_of[member]
+        assert run is not None, f"{member} is not in the list"
+        assert run_of[other] is None, f"{other} is in the list already"
+        run.rename(member, other, [run_of[one] is run for one in run.members[run.first :]])
+        run_of[member], run_of[other] = None, run
 
     def oldest(self) -> _Member | None:
         """The first member of the lowest level that has any, or None when the list is empty."""

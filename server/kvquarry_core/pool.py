@@ -92,7 +92,7 @@ class Pool:
         # Who gets what.
         self.evacuator = Evacuator(self.store, self.lease, self.requests, self.pins, relocation)
         self.gate = Gate(self.store, self.evacuator)
-        self.allocator = Allocator(self.store, placement or Affinity(), eviction)
+        self.allocator = Allocator(self.store, placement or Affinity(), eviction, self.evacuator)
         self._granter = Granter(
             self.store, self.requests, self.gate, self.allocator, self.evacuator
         )

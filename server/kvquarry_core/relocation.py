@@ -1,10 +1,10 @@
-"""Moving live blocks together, so that a slab kept alive by few of them becomes free.
+"""Moving blocks together, so that a slab kept alive by few of them becomes free.
 
-A pool that is full of holes refuses a large block although most of its memory is empty. Whichever
-slab costs least to clear is *evacuated*: its used blocks move to holes in other slabs of its class.
-Block ids are exchanged in the accounting; the worker copies the bytes before anything else of the
-step. Source: the mobility classes and compaction of operating systems; measured for KV caches by
-``loadtest/churn.py``.
+A pool that is full of holes refuses a large block although most of its memory is empty, or evicts
+content for it. Whichever slab costs least to clear is *evacuated*: what it holds, used or cached,
+moves to holes in other slabs of its class. Block ids are exchanged in the accounting; the worker
+copies the bytes before anything else of the step. Source: the mobility classes and compaction of
+operating systems; measured for KV caches by ``loadtest/churn.py`` and ``kvquarry simulate``.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,30 +31,54 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A slab in use that could be cleared.
+    """A slab that could be cleared.
 
     Attributes:
         slab: Which one.
         owner: The class it belongs to.
-        moved_bytes: Bytes of its used blocks, in all regions.
+        used_bytes: Bytes of its used blocks, in all regions.
+        cached_bytes: Bytes of its cached blocks.
     """
 
     slab: SlabId
     owner: ClassId
-    moved_bytes: int
+    used_bytes: int
+    cached_bytes: int
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all that is in it."""
+        return self.used_bytes + self.cached_bytes
 
 
 class Relocation(Protocol):
-    """Decides what may be moved for one grant that does not fit otherwise."""
+    """Decides what may be moved for one grant that finds no free slab."""
+
+    @property
+    def most_kept_bytes(self) -> int:
+        """Bytes of cached content that may be copied for one grant; what is beyond is evicted."""
+        ...
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
-        """Some of the candidates, the first to be cleared first.
+        """Slabs to clear for a grant that does not fit otherwise, the first to be cleared first.
 
-        Never more than asked for, since moves cost; fewer to refuse.
+        Never more than asked for, since moves cost; fewer to refuse. Used blocks move; cached
+        ones do as far as holes are left, and are evicted where none are.
 
         Args:
-            candidates: Slabs that may be cleared, all of them at once.
+            candidates: Slabs in use that may be cleared, all of them at once.
             num_slabs: How many are needed.
+        """
+        ...
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        """A slab to clear in place of evicting another one of the same class; None to evict.
+
+        Everything in it moves, but for what nobody will miss.
+
+        Args:
+            candidates: Slabs of which one may be cleared: a few with the most holes.
+            lost_bytes: Cached content that would be evicted.
         """
         ...
 
@@ -64,20 +88,33 @@ class EvacuateCheapest:
     """The slabs that take the fewest bytes to clear.
 
     Attributes:
-        most_bytes: Copied for one grant at most.
+        most_bytes: Bytes of used blocks that are copied for one grant at most.
+        most_kept_bytes: Bytes that are copied for one grant so that less is evicted; by default
+            none.
     """
 
     most_bytes: int
+    most_kept_bytes: int = 0
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
         """See :meth:`Relocation.choose`."""
-        cheapest = sorted(candidates, key=lambda one: (one.moved_bytes, -one.slab))[:num_slabs]
-        enough = sum(one.moved_bytes for one in cheapest) <= self.most_bytes
+        cheapest = sorted(candidates, key=_by_cost_of_need)[:num_slabs]
+        enough = sum(one.used_bytes for one in cheapest) <= self.most_bytes
         return cheapest if enough else ()
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        """See :meth:`Relocation.spare`."""
+        del lost_bytes  # A copy takes a thousandth of the time that computing anew does.
+        cheapest = min(candidates, key=lambda one: (one.held_bytes, -one.slab))
+        return cheapest if cheapest.held_bytes <= self.most_kept_bytes else None
+
+
+def _by_cost_of_need(one: Candidate) -> tuple[int, int, int]:
+    return one.used_bytes, one.cached_bytes, -one.slab
 
 
 #: The relocations on offer by name; None for moving nothing.
 RELOCATIONS: dict[str, Callable[[], Relocation | None]] = {
     "off": lambda: None,
-    "evacuate": lambda: EvacuateCheapest(most_bytes=64 << 20),
+    "evacuate": lambda: EvacuateCheapest(most_bytes=64 << 20, most_kept_bytes=64 << 20),
 }

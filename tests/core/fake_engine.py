@@ -5,7 +5,8 @@ its own memory (:mod:`tests.core.memory`). Every answer of the pool is compared 
 say, and every block that is hit is read: it must hold what its hash names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
@@ -19,6 +20,7 @@ from tests.core.memory import Key, Memory, Tag
 
 #: Large enough that pins stand in somebody's way now and then.
 PIN_CAP = 0.6
+_Answer = TypeVar("_Answer", bound=Admission | Grant | Refusal)
 WITHOUT_POSITIONS = (GroupKind.RECURRENT_STATE, GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
 
 
@@ -44,7 +46,7 @@ class FakeEngine:
         self.lost.clear()
         expected = expectations.of_admission(self.books, request)
         cached, used = self.cached(), self.books.used()
-        answer = self.pool.admit(request)
+        answer = self.ask(lambda: self.pool.admit(request))
         expectations.check_answer(self.books, expected, request, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused request evicted something"
@@ -99,7 +101,7 @@ class FakeEngine:
         self.lost.clear()
         expected = expectations.fits(self.books, wanted)
         cached, used = self.cached(), self.books.used()
-        answer = self.pool.grow(handle, wanted)
+        answer = self.ask(lambda: self.pool.grow(handle, wanted))
         expectations.check_growth(expected, wanted, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused request evicted something"
@@ -107,6 +109,10 @@ class FakeEngine:
         self.note_grant(self.books.requests[handle], answer)
         self.check_evictions(answer, cached, used)
         return answer
+
+    def ask(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Put something to the pool; what it says besides an answer is noted here."""
+        return ask()
 
     def note_grant(self, request: FakeRequest, grant: Grant) -> None:
         """Blocks were granted to a request."""

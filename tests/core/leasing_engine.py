@@ -22,7 +22,7 @@ class LeasingEngine(FakeEngine):
         self.lost.clear()
         expected = expectations.fits(self.books, num_blocks)
         cached, used = self.cached(), self.books.used()
-        answer = self.pool.lease_blocks(num_blocks)
+        answer = self.ask(lambda: self.pool.lease_blocks(num_blocks))
         expectations.check_growth(expected, num_blocks, answer)
         if isinstance(answer, Refusal):
             assert not self.lost, "a refused lease evicted something"

@@ -15,6 +15,7 @@ from kvquarry_core.ids import BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest, PinRefusal, Refusal
 from kvquarry_core.plan import GroupKind, Plan
 from tests.core.prefill import prefill
+from tests.core.relocating_engine import RelocatingEngine
 from tests.core.retaining_engine import RetainingEngine
 from tests.core.small_pools import hashes
 from tests.core.snapshot import snapshot
@@ -26,11 +27,12 @@ class PoolMachine(RuleBasedStateMachine):
 
     #: Operations of all machines so far.
     num_operations: ClassVar[int] = 0
+    engine_type: ClassVar[type[RetainingEngine]] = RetainingEngine
     engine: RetainingEngine
 
     @initialize(plan=small_plans())
     def open(self, plan: Plan) -> None:
-        self.engine = RetainingEngine(plan)
+        self.engine = self.engine_type(plan)
         self.next_handle = 0
         # Laws are checked once when a pool was opened, and then after each operation.
         PoolMachine.num_operations -= 1
@@ -224,3 +226,9 @@ class PoolMachine(RuleBasedStateMachine):
 
     def any_group(self, data: st.DataObject) -> GroupId:
         return GroupId(data.draw(st.integers(0, len(self.engine.plan.groups) - 1), label="group"))
+
+
+class MovingPoolMachine(PoolMachine):
+    """The same with a pool that moves blocks."""
+
+    engine_type = RelocatingEngine

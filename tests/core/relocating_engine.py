@@ -1,29 +1,35 @@
 """An engine whose pool may move blocks, and that moves what it knows about them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
-from kvquarry_core.ids import BlockHash, GroupId, Handle, KindId
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, moves_of
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Row
-from kvquarry_core.relocation import EvacuateCheapest, Move
-from tests.core import expectations
+from kvquarry_core.relocation import EvacuateCheapest, Move, Relocation
+from tests.core import expectations, reference
 from tests.core.books import FakeRequest, Place
 from tests.core.fake_engine import PIN_CAP
 from tests.core.memory import Key
 from tests.core.retaining_engine import RetainingEngine
 
+WITHOUT_BOUNDS = EvacuateCheapest(most_bytes=1 << 40, most_kept_bytes=1 << 40)
+_Answer = TypeVar("_Answer", bound=Admission | Grant | Refusal)
+
 
 class RelocatingEngine(RetainingEngine):
-    """What does not fit is tried even so: either nothing happens, or blocks move and it fits."""
+    """What does not fit is tried even so: either nothing happens, or blocks move and it fits.
 
-    def __init__(self, plan: Plan) -> None:
+    Where something fits blocks may move, too, in place of content that would be evicted.
+    """
+
+    def __init__(self, plan: Plan, relocation: Relocation = WITHOUT_BOUNDS) -> None:
         super().__init__(plan)
-        relocation = EvacuateCheapest(most_bytes=1 << 40)
         self.pool = Pool(plan, relocation=relocation, observer=self, pin_cap=PIN_CAP)
-        self.num_moves = 0
+        self.num_moves = self.num_kept = 0
         self._handed_out: set[Key] = set()
         #: What was forgotten in an operation that may move blocks, until their new names are known.
         self._heard: list[tuple[tuple[KindId, BlockHash], Row]] | None = None
@@ -43,6 +49,25 @@ class RelocatingEngine(RetainingEngine):
             super()._strike_out(key, row)
         else:
             self._heard.append((key, row))
+
+    def ask(self, ask: Callable[[], _Answer]) -> _Answer:
+        """See :meth:`FakeEngine.ask`: blocks that moved have other names now."""
+        with self._moving():
+            answer = ask()
+            self._apply(moves_of(answer))
+        return answer
+
+    def check_evictions(self, grant: Grant, cached: set[Key], used: list[set[BlockId]]) -> None:
+        """See :meth:`FakeEngine.check_evictions`; nothing moves either while memory suffices."""
+        if not grant.moves:
+            super().check_evictions(grant, cached, used)
+            return
+        for size_class, block in cached:
+            used[size_class].add(block)
+        counts = reference.by_class(self.plan, [len(blocks) for blocks in grant.blocks])
+        assert not reference.fits(self.plan, used, counts), "moved while free memory sufficed"
+        for entry in self.lost:
+            assert cached.intersection(entry.keys), "evicted what was in use"
 
     def admit(self, request: AdmitRequest, text: str) -> Admission | Refusal:
         """See :meth:`FakeEngine.admit`; an admission that moves blocks is checked by its hit."""
@@ -129,12 +154,13 @@ class RelocatingEngine(RetainingEngine):
     def _apply(self, moves: Sequence[Move]) -> None:
         """Copy the bytes, and rename the blocks wherever they are known."""
         names = {(m.size_class, m.source): (m.size_class, m.target) for m in moves}
+        live, cached = {*self.books.references(), *self.books.granted()}, self.cached()
         self._strike_out_heard(names)
         assert not self._handed_out & set(names), "a block moved that was handed out in this step"
         assert not set(names) & set(names.values()), "a block is both source and target"
         assert len(set(names.values())) == len(names), "two blocks went to one place"
-        live = {*self.books.references(), *self.books.granted()}
-        assert set(names) <= live, "a block moved that nobody uses"
+        assert set(names) <= live | cached, "a block moved that holds nothing"
+        self.num_kept += len(cached & set(names))
         assert not live & set(names.values()), "a block went where another one is"
         self.memory.copy(names)
         self.num_moves += len(names)

@@ -55,6 +55,32 @@ def test_many_go_in_and_out_at_once_as_they_would_one_by_one(groups: list[list[i
 
 @examples(200)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 90)), max_size=40), st.randoms())
+def test_a_renamed_member_keeps_its_place_and_its_stamp(
+    moves: list[tuple[int, int]], random: Random
+) -> None:
+    """Runs come, lose members and get others' names, those of members that left among them."""
+    recency, plain = RecencyList[int](100), list[tuple[int, int]]()
+    for stamp, (what, num) in enumerate(moves):
+        names = [name for name, _ in plain]
+        others = [name for name in range(100) if name not in names]
+        if what == 0:
+            coming = random.sample(others, min(num, len(others)))
+            recency.push_all(coming, stamp)
+            plain += [(name, stamp) for name in coming]
+        elif what == 1:
+            leaving = random.sample(names, min(num, len(names)))
+            recency.remove_all(leaving)
+            plain = [pair for pair in plain if pair[0] not in leaving]
+        elif names and others:
+            member, other = random.choice(names), random.choice(others)
+            recency.rename(member, other)
+            plain = [(other if name == member else name, since) for name, since in plain]
+        assert [(name, recency.stamp_of(name)) for name in recency] == plain
+        assert len(recency) == len(plain)
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 90)), max_size=40), st.randoms())
 def test_runs_that_lose_members_keep_their_order(
     moves: list[tuple[int, int]], random: Random
 ) -> None:

@@ -154,28 +154,67 @@ def test_an_eviction_that_breaks_the_rules_is_caught(policy: Callable[[], Evicti
         check_eviction(policy)
 
 
-class ClearsAll:
+class ClearsNothing:
+    """Refuses, and evicts."""
+
+    most_kept_bytes = 0
+
+    def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
+        return ()
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        return None
+
+
+class ClearsAll(ClearsNothing):
     """Everything that could be moved."""
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
         return candidates
 
 
-class ClearsTwice:
+class ClearsTwice(ClearsNothing):
     """One slab as often as slabs lack."""
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
         return list(candidates[:1]) * (num_slabs + 1)
 
 
-class ClearsOthers:
+class ClearsOthers(ClearsNothing):
     """Slabs that nobody offered."""
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
         return [replace(one, slab=SlabId(0)) for one in candidates[:num_slabs]]
 
 
-@pytest.mark.parametrize("policy", [ClearsAll, ClearsTwice, ClearsOthers])
+class SparesOthers(ClearsNothing):
+    """A slab that nobody offered."""
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        return replace(candidates[0], slab=SlabId(0))
+
+
+class SparesTooMuch(ClearsNothing):
+    """More cached content than it would have moved."""
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        return max(candidates, key=lambda one: one.cached_bytes)
+
+
+class MovesLessThanNothing(ClearsNothing):
+    """A bound that is none."""
+
+    most_kept_bytes = -1
+
+
+def test_a_relocation_that_clears_nothing_conforms() -> None:
+    check_relocation(ClearsNothing)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [ClearsAll, ClearsTwice, ClearsOthers, SparesOthers, SparesTooMuch, MovesLessThanNothing],
+)
 def test_a_relocation_that_breaks_the_rules_is_caught(policy: Callable[[], Relocation]) -> None:
     with pytest.raises(NotConforming):
         check_relocation(policy)

@@ -157,8 +157,10 @@ class RandomLife:
                 raise NotConforming(f"{demand} blocks by class fit and were refused")
             return
         made_way = bool(moves_of(answer)) or self._pool.pins.num_broken > num_broken
-        if fits == made_way:
-            raise NotConforming("blocks moved where that was not needed, or did not where it was")
+        if not (fits or made_way):
+            raise NotConforming(f"{demand} blocks by class did not fit and were granted")
+        if fits and self._pool.pins.num_broken > num_broken:
+            raise NotConforming("a pin gave way to what fits anyhow")
         owed = list(self._pool.requests.owed)
         in_all = list(map(operator.add, demand, owed))
         if fits and _fits(room, in_all) and not _fits(self._pool.store.room(), owed):

@@ -102,6 +102,13 @@ class WatchedRelocation:
     num_calls: int = 0
     num_slabs: int = field(default=0, init=False)
 
+    @property
+    def most_kept_bytes(self) -> int:
+        """See :attr:`Relocation.most_kept_bytes`."""
+        most_bytes = 0 if self.policy is None else self.policy.most_kept_bytes
+        _require(most_bytes >= 0, f"at most {most_bytes} bytes of cached content to be moved")
+        return most_bytes
+
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
         """See :meth:`Relocation.choose`."""
         if self.policy is None:
@@ -116,6 +123,23 @@ class WatchedRelocation:
             len(chosen) <= num_slabs, f"{len(chosen)} slabs to be cleared where {num_slabs} lack"
         )
         self.num_slabs += len(chosen)
+        return chosen
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        """See :meth:`Relocation.spare`."""
+        if self.policy is None:
+            return None
+        self.num_calls += 1
+        offered = tuple(candidates)
+        chosen = self.policy.spare(candidates, lost_bytes)
+        _require(tuple(candidates) == offered, "a relocation changed what it was shown")
+        if chosen is not None:
+            _require(chosen in offered, f"{chosen} is not among the candidates")
+            _require(
+                chosen.cached_bytes <= self.most_kept_bytes,
+                f"{chosen} holds more cached content than may be moved",
+            )
+            self.num_slabs += 1
         return chosen
 
 

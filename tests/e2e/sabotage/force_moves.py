@@ -34,7 +34,8 @@ def _moves(pool: Any) -> Any:
         for index in range(len(pool.plan.classes))
         for one in evacuator._candidates(ClassId(index), room, nothing, {SlabId(0)})
     ]
-    return evacuator.clear(Evacuation(candidates, nothing))
+    evacuator.clear(Evacuation(candidates, nothing))
+    return evacuator.take_moves()
 
 
 Shadow.begin_step = _begin_step_and_move
