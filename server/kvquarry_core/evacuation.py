@@ -172,7 +172,8 @@ class Evacuator:
         in_use, idle = slabs.partial(size_class), slabs.partial_idle(size_class)
         if size_class in self._declined or len(in_use) * per_slab <= num_wanted:
             return []
-        with_holes = [slab for slab in in_use if slab not in self._done]
+        # A slab that was carved a moment ago may be empty still.
+        with_holes = [slab for slab in in_use if slab not in self._done and slabs.num_used_in(slab)]
         num_holes = sum(map(slabs.num_free_in, with_holes)) - num_wanted
         movable = [*idle, *with_holes] if num_holes >= per_slab else idle
         staying = self._still | self._done

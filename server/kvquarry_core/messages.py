@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
 from kvquarry_core.relocation import Move
@@ -258,5 +259,7 @@ def moves_of(answer: Answer) -> tuple[Move, ...]:
             return answer.grant.moves
         case Grant():
             return answer.moves
+        case AheadGrant():
+            return tuple(chain.from_iterable(grant.moves for grant in answer.grants))
         case _:
             return ()

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal
+from kvquarry_core.messages import Admission, AdmitRequest, Answer, Grant, Refusal
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Row, Rows
@@ -20,7 +20,7 @@ from tests.core.memory import Key, Memory, Tag
 
 #: Large enough that pins stand in somebody's way now and then.
 PIN_CAP = 0.6
-_Answer = TypeVar("_Answer", bound=Admission | Grant | Refusal)
+_Answer = TypeVar("_Answer", bound=Answer)
 WITHOUT_POSITIONS = (GroupKind.RECURRENT_STATE, GroupKind.CROSS_ATTENTION, GroupKind.SCRATCH)
 
 

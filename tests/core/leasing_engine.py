@@ -72,7 +72,8 @@ class LeasingEngine(FakeEngine):
         """Ask for blocks ahead; each request gets all of its own or nothing. Who got some?"""
         self.lost.clear()
         before = self.books.used(self.cached())
-        answer = self.pool.grant_ahead(AheadRequest(handles, num_blocks))
+        ask = AheadRequest(handles, num_blocks)
+        answer = self.ask(lambda: self.pool.grant_ahead(ask))
         granted = []
         for handle, wanted, grant in zip(handles, num_blocks, answer.grants, strict=True):
             counts = [len(blocks) for blocks in grant.blocks]

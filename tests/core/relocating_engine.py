@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Grant, Refusal, moves_of
+from kvquarry_core.messages import Admission, AdmitRequest, Answer, Grant, Refusal, moves_of
 from kvquarry_core.plan import Plan
 from kvquarry_core.pool import Pool
 from kvquarry_core.prefix_index import Row
@@ -17,7 +17,7 @@ from tests.core.memory import Key
 from tests.core.retaining_engine import RetainingEngine
 
 WITHOUT_BOUNDS = EvacuateCheapest(most_bytes=1 << 40, most_kept_bytes=1 << 40)
-_Answer = TypeVar("_Answer", bound=Admission | Grant | Refusal)
+_Answer = TypeVar("_Answer", bound=Answer)
 
 
 class RelocatingEngine(RetainingEngine):
