@@ -126,6 +126,8 @@ class Evacuator:
 
         Whoever holds the blocks, requests, pins and the lease, holds them by their new ids then.
         """
+        if not evacuation:
+            return
         most_bytes = 0 if self._policy is None else self._policy.most_kept_bytes
         clearings = {}
         for owner in sorted({one.owner for one in evacuation.slabs}):
@@ -144,10 +146,11 @@ class Evacuator:
 
     def take_moves(self) -> tuple[Move, ...]:
         """The moves since the last call: an answer is complete."""
+        if not self._moves:
+            return ()
         moves = tuple(self._moves)
-        if moves:
-            self._moves.clear()
-            self._done.clear()
+        self._moves.clear()
+        self._done.clear()
         return moves
 
     # Which slabs.
