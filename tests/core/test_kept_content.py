@@ -1,5 +1,6 @@
 """With relocation, cached content moves to holes where it would be evicted for a slab."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kvquarry_core.cache import Cache
 from kvquarry_core.ids import BlockHash, BlockId, ClassId, GroupId, Handle
 from kvquarry_core.messages import Admission, AdmitRequest, Grant
-from kvquarry_core.relocation import EvacuateCheapest
+from kvquarry_core.relocation import Candidate, EvacuateCheapest
 from tests.core.memory import Memory
 from tests.core.prefill import prefill
 from tests.core.relocating_engine import RelocatingEngine
@@ -18,9 +19,11 @@ BLOCK_BYTES = 16
 PLENTY = 1 << 20
 
 
-def engine_with(most_kept_bytes: int) -> RelocatingEngine:
+def engine_with(
+    most_kept_bytes: int, policy_type: type[EvacuateCheapest] = EvacuateCheapest
+) -> RelocatingEngine:
     """Six slabs of three attention blocks or one state, in a pool that moves what is needed."""
-    policy = EvacuateCheapest(most_bytes=PLENTY, most_kept_bytes=most_kept_bytes)
+    policy = policy_type(most_bytes=PLENTY, most_kept_bytes=most_kept_bytes)
     return RelocatingEngine(two_classes(num_slabs=6), policy)
 
 
@@ -103,9 +106,11 @@ def test_used_blocks_get_the_holes_before_cached_ones() -> None:
     engine.check()
 
 
-def with_an_idle_slab(most_kept_bytes: int) -> RelocatingEngine:
+def with_an_idle_slab(
+    most_kept_bytes: int, policy_type: type[EvacuateCheapest] = EvacuateCheapest
+) -> RelocatingEngine:
     """A slab holds cached content alone; in each of four others one block is used, no more."""
-    engine = engine_with(most_kept_bytes)
+    engine = engine_with(most_kept_bytes, policy_type)
     for handle, text in enumerate(("abc", "def", "ghi", "jkl", "mno")):
         run(engine, handle, text)
     keep_checkpoint(engine, 0, "ab")
@@ -161,6 +166,30 @@ def test_nothing_moves_for_the_sake_of_what_no_hit_can_reach() -> None:
     assert isinstance(answer, Grant)
     assert not answer.moves
     assert sum(engine.pool.store.num_evictions) == 3
+
+
+class Declining(EvacuateCheapest):
+    """Rather evicts, and counts how often it was asked."""
+
+    num_asked = 0
+
+    def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
+        Declining.num_asked += 1
+        return None
+
+
+def test_a_policy_that_would_rather_evict_is_asked_once_a_step() -> None:
+    """Candidates are looked for in all slabs with holes, which nobody can do for each block."""
+    engine = with_an_idle_slab(PLENTY, Declining)
+    store, evacuator = engine.pool.store, engine.pool.evacuator
+    idle = store.cache.longest_idle(ClassId(0))
+    assert idle is not None
+    for _ in range(3):
+        assert not evacuator.spare(idle, ClassId(0), [0, 1])
+    assert Declining.num_asked == 1
+    engine.begin_step()
+    assert not evacuator.spare(idle, ClassId(0), [0, 1])
+    assert Declining.num_asked == 2
 
 
 def test_what_moved_is_as_old_as_it_was() -> None:
