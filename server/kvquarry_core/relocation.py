@@ -104,7 +104,7 @@ class EvacuateCheapest:
 
     def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
         """See :meth:`Relocation.spare`."""
-        del lost_bytes  # A copy takes a thousandth of the time that computing anew does.
+        del lost_bytes  # Whatever it is, to compute it anew takes far longer than a copy.
         cheapest = min(candidates, key=lambda one: (one.held_bytes, -one.slab))
         return cheapest if cheapest.held_bytes <= self.most_kept_bytes else None
 
