@@ -1,6 +1,7 @@
 """How much one caller may ask of the service, so that a hostile one cannot take it down.
 
-All of this is checked before the plan is made: making it costs time and memory in proportion.
+All of this is checked before the plan is made: the accounting of its blocks costs memory in
+proportion. Making it takes a fraction of a second, whatever the sizes.
 """
 
 import math
@@ -22,12 +23,6 @@ _LONGEST_HASH_BYTES = 64
 _MOST_OPERATIONS = 65_536
 # A step of 65,536 tokens commits as many blocks if they hold one token each.
 _MOST_ROWS = 65_536
-
-# The planner tries slabs of up to this many times the smallest one, this many at most, and for
-# each of them ever larger strides. About a second's worth of that is allowed.
-_LARGEST_SLAB_FACTOR = 8
-_MOST_SLABS_TRIED = 4096
-_MOST_STRIDES_TRIED = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def check_num_workers(num_workers: int) -> None:
 
 
 def check_geometry(groups: Sequence[GroupSpec], pool_bytes: int, *, most_blocks: int) -> None:
-    """The plan can be made quickly, and the accounting of its blocks fits into memory.
+    """There is a plan, and the accounting of its blocks fits into memory.
 
     Raises:
         PlanError: No plan is to be had of such groups or so little memory.
@@ -139,10 +134,6 @@ def check_geometry(groups: Sequence[GroupSpec], pool_bytes: int, *, most_blocks:
             Reason.POOL_TOO_SMALL,
             f"blocks of {pages} bytes a layer have no slab smaller than {_shown(slab_bytes)} "
             f"bytes, and a layer's part of {pool_bytes} bytes is {region_bytes}",
-        )
-    if _num_strides_tried(groups, slab_bytes) > _MOST_STRIDES_TRIED:
-        raise PlanError(
-            Reason.INVALID_GROUPS, f"page sizes of {pages} bytes are too far apart for one pool"
         )
 
 
@@ -179,15 +170,6 @@ def _smallest_slab_bytes(groups: Sequence[GroupSpec]) -> int:
         return max(pages)
     unit = _unit_bytes(groups)
     return -(-max(pages) // unit) * unit
-
-
-def _num_strides_tried(groups: Sequence[GroupSpec], slab_bytes: int) -> int:
-    """How long the planner may look for strides that divide a slab, in the worst case."""
-    unpadded = {group.page_bytes for group in groups if not group.may_be_padded}
-    padded = {group.page_bytes for group in groups} - unpadded
-    largest = slab_bytes * _LARGEST_SLAB_FACTOR
-    num_slabs = min(largest // _unit_bytes(groups), _MOST_SLABS_TRIED)
-    return num_slabs * sum(largest // page for page in padded)
 
 
 def _shown(size_bytes: int) -> str:
