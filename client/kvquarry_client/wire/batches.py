@@ -20,14 +20,26 @@ from kvquarry_core.messages import (
 _WEIGHT_OF_FREE = 8
 
 
+#: Sorts that are joined although operations of the other stand in between.
+_JOINED_ACROSS = frozenset({"take", "commit"})
+
+
 class BatchBuilder:
-    """Gathers operations in order; neighbours of one sort share the columns of one message."""
+    """Gathers operations in order; neighbours of one sort share the columns of one message.
+
+    A scheduler takes blocks and commits full ones for one request after the other. That comes to
+    the same for all requests together, if what is committed was taken before: so all Takes of a
+    step share their columns, and all Commits::
+
+        take a, commit a, take b, commit b   ->   take a b, commit a b
+    """
 
     def __init__(self) -> None:
         self._message = pool_pb2.AttachRequest()
         # Filled where they stand: a message that is put into another one is copied.
         self._operations = self._message.batch.operations
-        self._last_sort = ""
+        # By sort, the operation that later ones of that sort may join.
+        self._open: dict[str, int] = {}
         # Which of the operations free requests, and might as well do so later.
         self._frees: list[int] = []
         #: How much work the batch is for the service: blocks, roughly.
@@ -41,8 +53,7 @@ class BatchBuilder:
         """The batch so far; the builder starts anew."""
         message, self._message = self._message, pool_pb2.AttachRequest()
         self._operations = self._message.batch.operations
-        self._last_sort, self.weight = "", 0
-        self._frees = []
+        self._open, self._frees, self.weight = {}, [], 0
         message.batch.number = number
         message.batch.quiet = quiet
         return message
@@ -129,7 +140,7 @@ class BatchBuilder:
         freed = [handle for index in self._frees for handle in self._operations[index].free.handles]
         for index in reversed(self._frees):
             del self._operations[index]
-        self._last_sort, self._frees = "", []
+        self._open, self._frees = {}, []
         return cast("list[Handle]", freed)
 
     def begin_step(self) -> None:
@@ -165,16 +176,18 @@ class BatchBuilder:
         admit.priority = request.priority
 
     def _last(self, sort: str) -> pool_pb2.Operation:
-        """The last operation if it is of this sort, else a new one."""
-        if sort != self._last_sort:
-            operation = self._new()
-            self._last_sort = sort
-            return operation
-        return self._operations[-1]
+        """The operation of this sort that may be joined, else a new one."""
+        index = self._open.get(sort)
+        if index is not None and (sort != "commit" or index > self._open.get("take", -1)):
+            return self._operations[index]
+        if sort not in _JOINED_ACROSS or not self._open.keys() <= _JOINED_ACROSS:
+            self._open.clear()
+        self._open[sort] = len(self)
+        return self._operations.add()
 
     def _new(self) -> pool_pb2.Operation:
-        """A new operation that no later one joins."""
-        self._last_sort = ""
+        """A new operation that no later one joins, nor any that stands before it."""
+        self._open.clear()
         return self._operations.add()
 
 
