@@ -18,7 +18,7 @@ which is why attention pages are never padded).
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kvquarry_core.errors import PlanError, Reason
@@ -118,7 +118,9 @@ class Plan:
 
     Attributes:
         groups: The groups, by :data:`GroupId`.
-        kinds: For each :data:`KindId`, the groups with equal specs.
+        kinds: For each :data:`KindId`, the groups with equal specs but for their number of layers:
+            layers that do not divide evenly leave a smaller group. They are looked up, committed
+            and evicted together.
         classes: Size classes by :data:`ClassId`, smallest stride first.
         class_of_group: The class each group takes its blocks from.
         hash_tokens: Tokens per block hash: divides the ``block_tokens`` of every group that may be
@@ -183,7 +185,7 @@ class Plan:
         return self.class_of_group[self.kinds[kind][0]]
 
     def spec_of_kind(self, kind: KindId) -> GroupSpec:
-        """The spec all groups of a kind share."""
+        """The spec all groups of a kind share, but for their number of layers."""
         return self.groups[self.kinds[kind][0]]
 
 
@@ -261,9 +263,9 @@ def _size_classes(slab: SlabShape, num_slabs: int, reserved: int) -> Iterator[Si
 
 
 def _kinds(groups: Sequence[GroupSpec]) -> tuple[tuple[GroupId, ...], ...]:
-    """Groups with equal specs, full attention first: its left-to-right scan bounds the rest."""
+    """Full attention first: its left-to-right scan bounds the rest."""
     members: dict[GroupSpec, list[GroupId]] = {}
     for index, group in enumerate(groups):
-        members.setdefault(group, []).append(GroupId(index))
+        members.setdefault(replace(group, num_layers=1), []).append(GroupId(index))
     ordered = sorted(members.items(), key=lambda item: item[0].kind is not GroupKind.FULL_ATTENTION)
     return tuple(tuple(ids) for _, ids in ordered)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvquarry_core.ids import ClassId
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, SizeClass
@@ -46,9 +47,11 @@ def check_groups(plan: Plan, groups: Sequence[GroupSpec]) -> None:
     if hashed:
         assert plan.hash_tokens == math.gcd(*hashed)
     assert sorted(group for kind in plan.kinds for group in kind) == list(range(len(groups)))
+    alike = [replace(group, num_layers=1) for group in groups]
     for kind in plan.kinds:
-        assert len({plan.groups[group] for group in kind}) == 1
-    assert len(plan.kinds) == len(set(groups))
+        assert len({alike[group] for group in kind}) == 1
+        assert len({plan.class_of_group[group] for group in kind}) == 1
+    assert len(plan.kinds) == len(set(alike))
     is_attention = [plan.groups[kind[0]].kind is GroupKind.FULL_ATTENTION for kind in plan.kinds]
     assert is_attention == sorted(is_attention, reverse=True), "attention kinds come first"
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -166,6 +167,14 @@ def test_states_and_attention_of_one_page_size_share_memory_but_no_class() -> No
 def test_kinds_are_groups_with_equal_specs_and_attention_comes_first() -> None:
     plan = make_plan([states(48), attention(16), states(48), attention(16, 2)], 4800)
     assert plan.kinds == ((1,), (3,), (0, 2))
+
+
+def test_a_smaller_group_of_the_layers_left_over_is_of_the_same_kind() -> None:
+    """As of Kimi-Linear's 20 states in groups of seven: what is of use together goes together."""
+    groups = [attention(16, num_layers=7), *(replace(states(48), num_layers=n) for n in (7, 7, 6))]
+    plan = make_plan(groups, 7 * 480)
+    check_geometry(plan, groups, plan.pool_bytes)
+    assert plan.kinds == ((0,), (1, 2, 3))
 
 
 def test_every_region_is_cut_for_the_group_with_most_layers() -> None:
