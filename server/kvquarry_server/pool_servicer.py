@@ -14,10 +14,10 @@ from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_server.attachment import Attachment
 from kvquarry_server.conversion import lives
+from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
-from kvquarry_server.operations import Batch
 from kvquarry_server.registry import Registry
 from kvquarry_server.slices import Slices
 from kvquarry_server.strangers import Strangers
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 # A stream without a hello belongs to nobody, so nothing else would ever end it.
 _HELLO_TIMEOUT_S = 10.0
+# Turns are taken among those who asked for one, and while a message's batches follow each other at
+# once nobody is heard asking. About a turn.
+_UNHEARD_S = 0.001
 
 
 class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
@@ -98,16 +101,21 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             request = await stream.step(context.read)
             if is_end(request):
                 return
-            for batch in lives.next_batches_from_wire(request):
+            heard_others_at = time.perf_counter()
+            for batch in lives.batches_of(request):
                 start = time.perf_counter()
+                if start - heard_others_at > _UNHEARD_S:
+                    await stream.step(partial(asyncio.sleep, 0))
+                    heard_others_at = time.perf_counter()
                 response = await self._turns.do(attachment.share, self._answer(attachment, batch))
                 self._telemetry.applied_batch(time.perf_counter() - start)
                 if response is not None:
                     await stream.step(partial(context.write, response))
 
     def _answer(
-        self, attachment: Attachment, batch: Batch
+        self, attachment: Attachment, message: pool_pb2.Batch
     ) -> Slices[pool_pb2.AttachResponse | None]:
+        batch = batch_from_wire(message)
         try:
             outcome = yield from attachment.apply_in_slices(batch)
             is_told = outcome.usage is not None

@@ -5,6 +5,8 @@ import grpc
 from kvquarry.v1alpha import pool_pb2
 from tests.contract.wire_engine import admit, free, ready_engine
 
+MOST_OPERATIONS = 65_536
+
 
 def message(
     number: int, operation: pool_pb2.Operation, *following: pool_pb2.Batch
@@ -56,6 +58,17 @@ def test_what_follows_must_have_the_next_number(channel: grpc.Channel, name: str
     stream.send_raw(message(1, admit(1, 8), quiet(3, free(1))))
     assert stream.read().result.answers[0].HasField("admission")
     assert stream.failure().reason == "OUT_OF_ORDER"
+    assert engine.stream().start().welcome.last_batch_number == 1
+
+
+def test_what_follows_and_is_too_long_leaves_the_first_as_it_is(
+    channel: grpc.Channel, name: str
+) -> None:
+    engine, stream = ready_engine(channel, name)
+    too_long = quiet(2, *[pool_pb2.Operation()] * (MOST_OPERATIONS + 1))
+    stream.send_raw(message(1, admit(1, 8), too_long))
+    assert stream.read().result.answers[0].HasField("admission")
+    assert stream.failure().reason == "INVALID_ARGUMENT"
     assert engine.stream().start().welcome.last_batch_number == 1
 
 

@@ -24,8 +24,8 @@ from kvquarry_core.usage import PoolUsage
 from kvquarry_core.work import Work
 from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.lives import (
+    batches_of,
     hello_from_wire,
-    next_batches_from_wire,
     open_request_from_wire,
 )
 from kvquarry_server.conversion.outcomes import outcome_to_wire
@@ -210,16 +210,16 @@ def test_a_stream_begins_with_a_hello_and_goes_on_with_batches() -> None:
     hello = pool_pb2.AttachRequest(hello=pool_pb2.Hello(pool_id="p", incarnation=3))
     batch = pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=1))
     assert hello_from_wire(hello).incarnation == 3
-    assert [one.number for one in next_batches_from_wire(batch)] == [1]
+    assert [one.number for one in batches_of(batch)] == [1]
     batch.following.add(number=2)
     batch.following.add(number=3)
-    assert [one.number for one in next_batches_from_wire(batch)] == [1, 2, 3]
+    assert [one.number for one in batches_of(batch)] == [1, 2, 3]
     for wrong in (batch, pool_pb2.AttachRequest()):
         with pytest.raises(UsageError):
             hello_from_wire(wrong)
     for wrong in (hello, pool_pb2.AttachRequest()):
         with pytest.raises(UsageError):
-            next_batches_from_wire(wrong)
+            batches_of(wrong)
 
 
 def test_a_status_in_plain_values_keeps_numbers_names_and_defaults() -> None:

@@ -109,6 +109,31 @@ def test_the_lease_begins_to_run_however_the_stream_ends() -> None:
     assert attachment.lease.remaining_s(now=registry.clock()) == registry.policy.lease_s
 
 
+def test_many_batches_in_one_message_keep_nobody_else_waiting() -> None:
+    """Each alone is done at once; together they take hundreds of turns."""
+    registry = Registry(Policy(), FakeClock())
+    long, other = ready_attachment(registry, "long"), ready_attachment(registry, "other")
+    message = batch(1)
+    for number in range(2, 10_001):
+        message.following.add(number=number, quiet=True)
+    done: list[str] = []
+
+    async def attach(servicer: PoolServicer, name: str, call: FakeCall) -> None:
+        await servicer.Attach(None, call)  # type: ignore[arg-type]
+        done.append(name)
+
+    async def serve_both() -> None:
+        servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
+        await asyncio.gather(
+            attach(servicer, "long", FakeCall(hello(long), message)),
+            attach(servicer, "other", FakeCall(hello(other), batch(1), batch(2))),
+        )
+
+    asyncio.run(serve_both())
+    assert done == ["other", "long"]
+    assert long.last_batch_number == 10_000
+
+
 class SilentCall(FakeCall):
     """A client that opens a stream and says nothing."""
 

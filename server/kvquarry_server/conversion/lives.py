@@ -1,6 +1,8 @@
 """Opening, attaching, closing and registering: everything about a pool but its batches."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from kvquarry.v1alpha import pool_pb2, worker_pb2
 from kvquarry_core.errors import Reason, UsageError
@@ -9,10 +11,8 @@ from kvquarry_core.work import Work
 from kvquarry_core.worker_layout import LayerView
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment
-from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.plans import group_from_wire, plan_to_wire
 from kvquarry_server.conversion.policies import policies_from_wire, policies_to_wire
-from kvquarry_server.operations import Batch
 from kvquarry_server.registry import OpenRequest, Policy
 from kvquarry_server.workers import Worker
 
@@ -71,17 +71,17 @@ def hello_from_wire(message: pool_pb2.AttachRequest) -> Membership:
     return Membership(message.hello.pool_id, message.hello.incarnation)
 
 
-def next_batches_from_wire(message: pool_pb2.AttachRequest) -> tuple[Batch, ...]:
-    """A later message of a stream: one batch, or several.
+def batches_of(message: pool_pb2.AttachRequest) -> Iterable[pool_pb2.Batch]:
+    """A later message of a stream: one batch, or several, each of which is read in its own turn.
 
     Raises:
-        UsageError: It is another message, or one of the batches holds too many operations.
+        UsageError: It is another message.
     """
     if message.WhichOneof("message") != "batch":
         raise UsageError(
             Reason.INVALID_ARGUMENT, "every message of a stream after the first must be a batch"
         )
-    return tuple(map(batch_from_wire, (message.batch, *message.following)))
+    return chain((message.batch,), message.following)
 
 
 def welcome_to_wire(boot_id: str, attachment: Attachment) -> pool_pb2.AttachResponse:
