@@ -11,8 +11,9 @@ import grpc
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 
 _WELCOME_TIMEOUT_S = 10.0
-#: Far below what either side accepts: there is nothing to gain with long messages.
-_MOST_BYTES_SHARED = 1 << 20
+#: Half of the least that a service may be told to take (``--max-message-bytes``): what is longer
+#: gains nothing, and a batch that was taken alone must not be refused together with others.
+_MOST_BYTES_SHARED = 32 << 10
 
 
 class BatchStream:
@@ -89,8 +90,9 @@ class BatchStream:
             message = waiting.popleft()
             if message is None:
                 return
-            while waiting and _may_share(message, waiting[0]):
-                message = _joined(message, waiting.popleft())
+            while waiting and (other := waiting[0]) is not None and _may_share(message, other):
+                waiting.popleft()
+                message = _joined(message, other)
             yield message
 
 
@@ -106,20 +108,18 @@ class StreamEnded(grpc.RpcError):
         return ()
 
 
-def _may_share(message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest | None) -> bool:
+def _may_share(message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest) -> bool:
     """Whether two messages are batches that fit into one."""
-    if other is None or not message.HasField("batch"):
-        return False
-    return message.ByteSize() + other.ByteSize() <= _MOST_BYTES_SHARED
+    size_bytes: int = message.ByteSize() + other.ByteSize()
+    return message.HasField("batch") and size_bytes <= _MOST_BYTES_SHARED
 
 
 def _joined(
-    message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest | None
+    message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest
 ) -> pool_pb2.AttachRequest:
     """The batches of both; those that were given are kept, to be sent again."""
     joined = pool_pb2.AttachRequest()
     joined.CopyFrom(message)
-    if other is not None:
-        joined.following.add().CopyFrom(other.batch)
-        joined.following.extend(other.following)
+    joined.following.add().CopyFrom(other.batch)
+    joined.following.extend(other.following)
     return joined
