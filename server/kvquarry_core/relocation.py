@@ -56,7 +56,11 @@ class Relocation(Protocol):
 
     @property
     def most_kept_bytes(self) -> int:
-        """Bytes of cached content that may be copied for one grant; what is beyond is evicted."""
+        """Bytes of cached content that may be copied for what one call answers.
+
+        That is for all slabs of :meth:`choose`, where what is beyond is evicted, and for the one of
+        :meth:`spare`.
+        """
         ...
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
@@ -74,7 +78,8 @@ class Relocation(Protocol):
     def spare(self, candidates: Sequence[Candidate], lost_bytes: int) -> Candidate | None:
         """A slab to clear in place of evicting another one of the same class; None to evict.
 
-        Everything in it moves, but for what nobody will miss.
+        Everything in it moves, but for what nobody will miss: its cached content is
+        :attr:`most_kept_bytes` at most. A grant that takes several slabs asks for each.
 
         Args:
             candidates: Slabs of which one may be cleared: a few with the most holes.
@@ -89,8 +94,8 @@ class EvacuateCheapest:
 
     Attributes:
         most_bytes: Bytes of used blocks that are copied for one grant at most.
-        most_kept_bytes: Bytes that are copied for one grant so that less is evicted; by default
-            none.
+        most_kept_bytes: Bytes that are copied so that less is evicted, for one grant that does not
+            fit otherwise, and for each slab that is spared; by default none.
     """
 
     most_bytes: int
