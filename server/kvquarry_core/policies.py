@@ -64,21 +64,18 @@ NO_CHOICE_BUT_STAY = PolicyNames("", "", "off", "")
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a pool, made for it alone.
+    """The policies that a pool itself asks, made for it alone; a retention is asked elsewhere.
 
     Attributes:
         placement: Where new blocks go.
         eviction: What is evicted when memory is short.
         relocation: What may be moved for a large block; None for nothing.
-        retention: Which checkpoints stay; None for what the engine's own setting says. The pool
-            never asks: it is for whoever commits.
         pin_cap: The share of the pool that pins may hold.
     """
 
     placement: Placement
     eviction: Eviction
     relocation: Relocation | None
-    retention: Retention | None = None
     pin_cap: float = DEFAULT_PIN_CAP
 
 
@@ -95,17 +92,17 @@ class Catalog:
         """New policy objects.
 
         Raises:
-            UsageError: There is no policy of one of these names.
+            UsageError: There is no policy of one of these names, the retention's among them.
         """
+        self.make_retention(names.retention)
         return Policies(
             _find("placement", self.placements, names.placement)(),
             _find("eviction", self.evictions, names.eviction)(),
             _find("relocation", self.relocations, names.relocation)(),
-            self.make_retention(names.retention),
         )
 
     def make_retention(self, name: str) -> Retention | None:
-        """A new retention, for an engine; see :attr:`Policies.retention`.
+        """A new retention, for whoever commits; None for what the engine's own setting says.
 
         Raises:
             UsageError: There is none of this name.

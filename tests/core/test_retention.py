@@ -77,7 +77,7 @@ def test_only_a_rule_that_was_chosen_ends_chunks() -> None:
 
 
 def test_by_default_the_choice_is_the_engines() -> None:
-    assert BUILT_IN.make(PolicyNames()).retention is None
+    assert BUILT_IN.make_retention(PolicyNames().retention) is None
 
 
 @pytest.mark.parametrize(
