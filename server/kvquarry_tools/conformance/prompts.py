@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvquarry_core.retention import ChunkEnding, Landmarks, Retention
-from kvquarry_tools.conformance.errors import NotConforming
+from kvquarry_tools.conformance.errors import require
 
 _UNITS = (1, 4, 16, 48)
 _MOST_UNITS = 40
@@ -50,7 +50,7 @@ def check_prompt(retention: Retention, prompt: RandomPrompt, rng: random.Random)
     kept = _kept(retention, prompt.lengths, prompt.landmarks)
     pieces = list(prompt.pieces(rng))
     found = [one for piece in pieces for one in _kept(retention, piece, prompt.landmarks)]
-    _require(
+    require(
         found == kept,
         f"of {prompt.lengths} {kept} are kept, but {found} when asked about {pieces}",
     )
@@ -61,8 +61,8 @@ def check_prompt(retention: Retention, prompt: RandomPrompt, rng: random.Random)
 
 def _kept(retention: Retention, lengths: range, landmarks: Landmarks) -> list[int]:
     kept = list(retention.kept(lengths, landmarks))
-    _require(set(kept) <= set(lengths), f"{kept} are not all among the lengths {lengths}")
-    _require(kept == sorted(set(kept)), f"{kept} do not ascend, or name a length twice")
+    require(set(kept) <= set(lengths), f"{kept} are not all among the lengths {lengths}")
+    require(kept == sorted(set(kept)), f"{kept} do not ascend, or name a length twice")
     return kept
 
 
@@ -71,17 +71,12 @@ def _check_end(retention: ChunkEnding, lengths: range, landmarks: Landmarks) -> 
     if end is None:
         parts = [lengths[first:] for first in range(len(lengths))]
         ends_later = [retention.first_end(part, landmarks) for part in parts]
-        _require(not any(ends_later), f"a chunk ends nowhere in {lengths}, and at {ends_later}")
+        require(not any(ends_later), f"a chunk ends nowhere in {lengths}, and at {ends_later}")
         return
     kept = _kept(retention, lengths, landmarks)
-    _require(end in kept, f"a chunk ends at {end}, and {kept} are kept: it ends for nothing")
+    require(end in kept, f"a chunk ends at {end}, and {kept} are kept: it ends for nothing")
     until, since = lengths[: lengths.index(end)], lengths[lengths.index(end) :]
     earlier = retention.first_end(until, landmarks)
-    _require(earlier is None, f"a chunk ends at {end} in {lengths}, and at {earlier} in {until}")
+    require(earlier is None, f"a chunk ends at {end} in {lengths}, and at {earlier} in {until}")
     same = retention.first_end(since, landmarks)
-    _require(same == end, f"a chunk ends at {end} in {lengths}, and at {same} in {since}")
-
-
-def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a law, not a switch
-    if not is_so:
-        raise NotConforming(otherwise)
+    require(same == end, f"a chunk ends at {end} in {lengths}, and at {same} in {since}")

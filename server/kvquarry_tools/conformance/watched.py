@@ -9,7 +9,7 @@ from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.placement import Placement
 from kvquarry_core.relocation import Candidate, Relocation
 from kvquarry_core.slabs import SlabMap
-from kvquarry_tools.conformance.errors import NotConforming
+from kvquarry_tools.conformance.errors import require
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class WatchedPlacement:
         self.num_calls += 1
         before = self._seen(slabs)
         chosen = self.policy.choose(slabs, size_class, near)
-        _require(self._seen(slabs) == before, "a placement changed the slabs it was shown")
+        require(self._seen(slabs) == before, "a placement changed the slabs it was shown")
         partial = slabs.partial(size_class)
         if chosen is None:
-            _require(not partial, f"no slab chosen though {list(partial)} have free blocks")
+            require(not partial, f"no slab chosen though {list(partial)} have free blocks")
         else:
-            _require(
+            require(
                 chosen in partial,
                 f"slab {chosen} chosen for class {size_class}; in use with a free block are "
                 f"{list(partial)}",
@@ -67,16 +67,16 @@ class WatchedEviction:
         self.num_calls += 1
         cached = list(cache.by_age(size_class))
         chosen = self.policy.victims(cache, size_class, most)
-        _require(
+        require(
             list(cache.by_age(size_class)) == cached, "an eviction changed the cache it was shown"
         )
-        _require(len(chosen) > 0, f"no victim in class {size_class} though blocks are cached")
-        _require(len(set(chosen)) == len(chosen), f"a victim named twice among {list(chosen)}")
+        require(len(chosen) > 0, f"no victim in class {size_class} though blocks are cached")
+        require(len(set(chosen)) == len(chosen), f"a victim named twice among {list(chosen)}")
         strange = sorted(set(chosen) - set(cached))
-        _require(not strange, f"victims {strange} are no cached blocks of class {size_class}")
+        require(not strange, f"victims {strange} are no cached blocks of class {size_class}")
         highest = max(cache.priority_of(size_class, one) for one in chosen)
         left = [one for one in cached if cache.priority_of(size_class, one) < highest]
-        _require(set(left) <= set(chosen), f"victims {list(chosen)} leave less wanted ones behind")
+        require(set(left) <= set(chosen), f"victims {list(chosen)} leave less wanted ones behind")
         return chosen
 
     def block_worth(self, cache: CacheView, size_class: ClassId, block: BlockId) -> float:
@@ -106,7 +106,7 @@ class WatchedRelocation:
     def most_kept_bytes(self) -> int:
         """See :attr:`Relocation.most_kept_bytes`."""
         most_bytes = 0 if self.policy is None else self.policy.most_kept_bytes
-        _require(most_bytes >= 0, f"at most {most_bytes} bytes of cached content to be moved")
+        require(most_bytes >= 0, f"at most {most_bytes} bytes of cached content to be moved")
         return most_bytes
 
     def choose(self, candidates: Sequence[Candidate], num_slabs: int) -> Sequence[Candidate]:
@@ -116,10 +116,10 @@ class WatchedRelocation:
         self.num_calls += len(candidates) >= num_slabs
         offered = tuple(candidates)
         chosen = self.policy.choose(candidates, num_slabs)
-        _require(tuple(candidates) == offered, "a relocation changed what it was shown")
-        _require(set(chosen) <= set(offered), f"{chosen} are not all among the candidates")
-        _require(len(set(chosen)) == len(chosen), f"a slab to be cleared twice: {chosen}")
-        _require(
+        require(tuple(candidates) == offered, "a relocation changed what it was shown")
+        require(set(chosen) <= set(offered), f"{chosen} are not all among the candidates")
+        require(len(set(chosen)) == len(chosen), f"a slab to be cleared twice: {chosen}")
+        require(
             len(chosen) <= num_slabs, f"{len(chosen)} slabs to be cleared where {num_slabs} lack"
         )
         self.num_slabs += len(chosen)
@@ -132,10 +132,10 @@ class WatchedRelocation:
         self.num_calls += 1
         offered = tuple(candidates)
         chosen = self.policy.spare(candidates, lost_bytes)
-        _require(tuple(candidates) == offered, "a relocation changed what it was shown")
+        require(tuple(candidates) == offered, "a relocation changed what it was shown")
         if chosen is not None:
-            _require(chosen in offered, f"{chosen} is not among the candidates")
-            _require(
+            require(chosen in offered, f"{chosen} is not among the candidates")
+            require(
                 chosen.cached_bytes <= self.most_kept_bytes,
                 f"{chosen} holds more cached content than may be moved",
             )
@@ -144,10 +144,5 @@ class WatchedRelocation:
 
 
 def _comparable(worth: float, of_what: str) -> float:
-    _require(not math.isnan(worth), f"the worth of {of_what} is no number")
+    require(not math.isnan(worth), f"the worth of {of_what} is no number")
     return worth
-
-
-def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a law, not a switch
-    if not is_so:
-        raise NotConforming(otherwise)
