@@ -45,7 +45,13 @@ class Writer:
     def __post_init__(self) -> None:
         pool_id, self.ledger = open_inproc(self.plan)
         register_inproc_worker(pool_id, list(planned_views(self.plan)), self.plan.pool_bytes)
-        settings = ShadowSettings(64, 0, True, (), self.checkpoints)  # noqa: FBT003
+        settings = ShadowSettings(
+            max_grant_tokens=64,
+            lookahead_tokens=0,
+            must_fit_whole=True,
+            keep_free_blocks=(),
+            checkpoints=self.checkpoints,
+        )
         self.shadow = Shadow(self.plan, self.ledger, settings)
 
     def hashes(self, text: str) -> list[BlockHash]:

@@ -66,7 +66,13 @@ class Requests:
         self.margin_tokens = self.plan.hash_tokens if has_draft else 0
         pool_id, self.ledger = open_inproc(self.plan)
         register_inproc_worker(pool_id, list(planned_views(self.plan)), self.plan.pool_bytes)
-        settings = ShadowSettings(self.max_chunk, 0, True, (), self.checkpoints)  # noqa: FBT003
+        settings = ShadowSettings(
+            max_grant_tokens=self.max_chunk,
+            lookahead_tokens=0,
+            must_fit_whole=True,
+            keep_free_blocks=(),
+            checkpoints=self.checkpoints,
+        )
         self.shadow = Shadow(self.plan, self.ledger, settings)
 
     def send(self, text: Text) -> int:

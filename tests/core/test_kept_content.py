@@ -178,8 +178,11 @@ class Declining(EvacuateCheapest):
         return None
 
 
-def test_a_policy_that_would_rather_evict_is_asked_once_a_step() -> None:
+def test_a_policy_that_would_rather_evict_is_asked_once_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Candidates are looked for in all slabs with holes, which nobody can do for each block."""
+    monkeypatch.setattr(Declining, "num_asked", 0)
     engine = with_an_idle_slab(PLENTY, Declining)
     store, evacuator = engine.pool.store, engine.pool.evacuator
     idle = store.cache.longest_idle(ClassId(0))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kvquarry_client.shadow import Shadow
 from kvquarry_core.block_store import BlockStore
-from kvquarry_core.evacuation import Evacuation
 from kvquarry_core.ids import BlockId, ClassId, SlabId
 from kvquarry_core.policies import PolicyNames
-from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import Move
 from tests.scheduler.cases import BUSY, LOOPS, MANY_SHORT, MIXED, PLAIN
+from tests.scheduler.clearing import clear_all
 from tests.scheduler.geometry import Geometry
 from tests.scheduler.layout import GroupLayout
 from tests.scheduler.memory import PoolMemory
@@ -63,19 +61,6 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Move]:
     monkeypatch.setattr(Shadow, "begin_step", begin_step_and_move)
     monkeypatch.setattr(BlockStore, "move_cached", noted)
     return kept
-
-
-def clear_all(pool: Pool) -> Sequence[Move]:
-    """Clear as many slabs as others have holes for."""
-    nothing = [0] * len(pool.plan.classes)
-    evacuator, room = pool.evacuator, pool.store.room()
-    candidates = [
-        one
-        for size_class in map(ClassId, range(len(pool.plan.classes)))
-        for one in evacuator._candidates(size_class, room, nothing, {SlabId(0)})
-    ]
-    evacuator.clear(Evacuation(candidates, nothing))
-    return evacuator.take_moves()
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)

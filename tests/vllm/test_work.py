@@ -13,16 +13,7 @@ from kvquarry_core.work import Work
 from kvquarry_tools.models import read_model
 from kvquarry_vllm.log import logger
 from kvquarry_vllm.work import model_work
-
-#: The same as the tools' own tests count by hand.
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 64,
-    "intermediate_size": 100,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 3,
-}
+from tests.tools.test_work import ATTENTION, DENSE, LLAMA
 
 
 def model_config(hf_config: PretrainedConfig) -> Any:
@@ -31,8 +22,7 @@ def model_config(hf_config: PretrainedConfig) -> Any:
 
 def test_the_work_is_read_out_of_vllms_configuration() -> None:
     told = model_work(model_config(LlamaConfig(**LLAMA)))
-    parameters = 3 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 100)
-    assert told == Work(2.0 * parameters, 3 * 4 * 64.0)
+    assert told == Work(2.0 * 3 * (ATTENTION + DENSE), 3 * 4 * 64.0)
 
 
 def test_a_hybrid_with_experts_has_work_too() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvquarry_client.shadow import Shadow
-from kvquarry_core.evacuation import Evacuation
-from kvquarry_core.ids import ClassId, SlabId
+from tests.scheduler.clearing import clear_all
 
 EVERY_STEPS = 10
 
@@ -22,20 +21,7 @@ def _begin_step_and_move(shadow: Any) -> None:
     _begin_step(shadow)
     _num_steps += 1
     if _num_steps % EVERY_STEPS == 0:
-        shadow._rename(_moves(shadow.ledger.pool))
-
-
-def _moves(pool: Any) -> Any:
-    """Of every class, as many slabs are cleared as its holes can take in."""
-    nothing = [0] * len(pool.plan.classes)
-    evacuator, room = pool.evacuator, pool.store.room()
-    candidates = [
-        one
-        for index in range(len(pool.plan.classes))
-        for one in evacuator._candidates(ClassId(index), room, nothing, {SlabId(0)})
-    ]
-    evacuator.clear(Evacuation(candidates, nothing))
-    return evacuator.take_moves()
+        shadow._rename(clear_all(shadow.ledger.pool))
 
 
 Shadow.begin_step = _begin_step_and_move
