@@ -107,14 +107,17 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
                 if start - heard_others_at > _UNHEARD_S:
                     await stream.step(partial(asyncio.sleep, 0))
                     heard_others_at = time.perf_counter()
-                response = await self._turns.do(attachment.share, self._answer(attachment, batch))
+                work = self._answer(stream, attachment, batch)
+                response = await self._turns.do(attachment.share, work)
                 self._telemetry.applied_batch(time.perf_counter() - start)
                 if response is not None:
                     await stream.step(partial(context.write, response))
 
     def _answer(
-        self, attachment: Attachment, message: pool_pb2.Batch
+        self, stream: EndableStream, attachment: Attachment, message: pool_pb2.Batch
     ) -> Slices[pool_pb2.AttachResponse | None]:
+        # A newer stream may have been welcomed while this one waited for its turn.
+        stream.check()
         batch = batch_from_wire(message)
         try:
             outcome = yield from attachment.apply_in_slices(batch)

@@ -34,14 +34,22 @@ class EndableStream:
             if self._waiting is not None:
                 self._waiting.cancel()
 
+    def check(self) -> None:
+        """Nothing is begun for a stream that was told to end.
+
+        Raises:
+            ServiceError: It was.
+        """
+        if self._error is not None:
+            raise self._error
+
     async def step(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Call and wait for a read or a write; one task takes all steps of a stream.
 
         Raises:
             ServiceError: The stream was told to end, before or meanwhile.
         """
-        if self._error is not None:
-            raise self._error
+        self.check()
         task = self._waiting = asyncio.current_task()
         assert task is not None, "a step is taken by a task"
         try:
@@ -53,6 +61,5 @@ class EndableStream:
             raise self._error from None
         finally:
             self._waiting = None
-        if self._error is not None:
-            raise self._error
+        self.check()
         return result

@@ -234,6 +234,31 @@ def test_a_batch_whose_stream_breaks_is_finished_before_the_next_stream_begins()
     assert following.result.answers[0].HasField("admission")
 
 
+def test_a_stream_whose_place_was_taken_while_it_waited_for_its_turn_begins_nothing() -> None:
+    """Else both streams would apply one batch, and find each other's half done."""
+    registry = Registry(Policy(), FakeClock())
+    busy, attachment = (ready_attachment(registry, name) for name in ("busy", "engine"))
+    attachment.share.mark_s = 0.01  # it has had some turns more than others
+    servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
+    calls = (
+        FakeCall(hello(busy), long_batch(1)),
+        FakeCall(hello(attachment), long_batch(1)),
+        FakeCall(hello(attachment), long_batch(1), batch(2)),
+    )
+
+    async def run() -> list[BaseException | None]:
+        attached = (servicer.Attach(None, call) for call in calls)  # type: ignore[arg-type]
+        return await asyncio.gather(*attached, return_exceptions=True)
+
+    ends = asyncio.run(run())
+    _, older, newer = calls
+    assert [type(end) for end in ends] == [type(None), Aborted, type(None)]
+    assert older.reason == "SUPERSEDED"
+    assert len(older.responses) == 1
+    assert [one.result.number for one in newer.responses] == [0, 1, 2]
+    assert newer.responses[-1].result.answers[0].HasField("admission")
+
+
 def test_a_bug_in_a_later_slice_drops_the_pool_too(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry(Policy(), FakeClock())
     attachment = ready_attachment(registry)
