@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, make_plan
-from kvquarry_core.policies import BUILT_IN, NO_CHOICE, Catalog, PolicyNames
+from kvquarry_core.policies import BUILT_IN, NO_CHOICE, NO_CHOICE_BUT_STAY, Catalog, PolicyNames
 from kvquarry_core.work import Work
 from kvquarry_server import limits
 from kvquarry_server.attachment import Attachment, Identity, Terms
@@ -164,6 +164,7 @@ class Registry:
             plan.pool_bytes,
             request.num_workers,
         )
+        self._say_what_was_declined(identity.engine, names)
         return attachment
 
     def find(self, pool_id: str, incarnation: int) -> Attachment:
@@ -275,6 +276,17 @@ class Registry:
         held = sum(c.num_blocks for one in others for c in one.pool.plan.classes)
         most = self.policy.limits.num_blocks - held
         limits.check_geometry(request.groups, request.pool_bytes, most_blocks=most)
+
+    def _say_what_was_declined(self, engine: str, names: PolicyNames) -> None:
+        """An engine's blocks move only when it says so itself; whoever chose otherwise hears it."""
+        chosen = self.policy.pool_policies.relocation
+        if names.relocation == NO_CHOICE_BUT_STAY.relocation != chosen:
+            logger.info(
+                "engine %s keeps its blocks where they are: set KVQUARRY_RELOCATION there to %s "
+                "to let them move",
+                engine,
+                chosen,
+            )
 
     def _next_identity(self, request: OpenRequest, earlier: Attachment | None) -> Identity:
         """Whose life the next one of this engine is."""

@@ -45,8 +45,9 @@ class ServeSettings:
         max_message_bytes: The largest message the service takes.
         placement: Where new blocks go, unless an engine chooses otherwise.
         eviction: What goes first when memory is short; likewise.
-        relocation: What may be moved for a large block; likewise.
-        retention: Which checkpoints stay; likewise.
+        relocation: What may be moved for a large block; where an engine leaves it to the service,
+            which vLLM engines do not.
+        retention: Which checkpoints stay, unless an engine chooses otherwise.
         pin_cap: The share of a pool that pins may hold; 0 for no pins.
         has_reflection: Whether the service describes its API to whoever asks.
         drain_s: How long engines may go on after SIGTERM.
@@ -135,7 +136,12 @@ def add_serve_flags(
     offered, default = installed_policies(), PolicyNames()
     flags.choose("placement", default.placement, offered.placements, "where new blocks go")
     flags.choose("eviction", default.eviction, offered.evictions, "what goes first")
-    flags.choose("relocation", default.relocation, offered.relocations, "what may move")
+    flags.choose(
+        "relocation",
+        default.relocation,
+        offered.relocations,
+        "what may move; a vLLM engine moves nothing unless its own KVQUARRY_RELOCATION says so",
+    )
     flags.choose("retention", default.retention, offered.retentions, "which checkpoints stay")
     flags.add(
         "pin-cap", str(DEFAULT_PIN_CAP), share, "the share of a pool that pins may hold, 0 for none"

@@ -1,5 +1,6 @@
 """Engines have one pool at a time, lives follow each other, and leases lapse."""
 
+import logging
 import math
 from dataclasses import replace
 
@@ -127,6 +128,30 @@ def test_a_restart_after_a_life_that_was_cut_off_is_nothing_special(
     registry.detach(first, attach(registry, first))
     assert not registry.open(open_request()).identity.earlier_was_attached
     assert "another of its name" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("chosen_here", "chosen_there", "times_told"),
+    [("evacuate", "off", 1), ("evacuate", "", 0), ("off", "off", 0), ("off", "", 0)],
+)
+def test_an_engine_that_declines_to_move_what_the_service_would_is_named(
+    chosen_here: str,
+    chosen_there: str,
+    times_told: int,
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    registry = Registry(Policy(pool_policies=PolicyNames(relocation=chosen_here)), clock)
+    with caplog.at_level(logging.INFO):
+        opened = registry.open(
+            replace(open_request("left"), policies=replace(NO_CHOICE, relocation=chosen_there))
+        )
+    assert opened.policies.relocation == (chosen_there or chosen_here)
+    told = (
+        "engine left keeps its blocks where they are: set KVQUARRY_RELOCATION there to evacuate "
+        "to let them move"
+    )
+    assert caplog.messages.count(told) == caplog.text.count("keeps its blocks") == times_told
 
 
 def test_an_unknown_pool_is_named_as_such(registry: Registry) -> None:
