@@ -8,6 +8,7 @@ from typing import Any
 PlainStatus = dict[str, Any]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_FLOP_UNITS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP")
 
 
 def status_table(status: PlainStatus) -> str:
@@ -62,7 +63,7 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
     yield f"  tokens    {query} looked up: {hit} hit{share}, {query - hit} missed"
     yield (
         f"  requests  {pool['request_count']} now, {counters['admission_count']} admitted, "
-        f"{counters['refusal_count']} refused"
+        f"{_times(counters['refusal_count'])} made to wait for blocks"
     )
     if any(pool["work"].values()):
         yield f"  work      {_work(pool['work'])}"
@@ -73,10 +74,8 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
 
 
 def _work(work: PlainStatus) -> str:
-    return (
-        f"{work['token_flops'] / 1e9:.3g} GFLOP a token, and for each it attends to "
-        f"{work['token_pair_flops'] / 1e3:.3g} kFLOP"
-    )
+    a_token, a_pair = work["token_flops"], work["token_pair_flops"]
+    return f"{_flops(a_token)} a token + {_flops(a_pair)} per earlier token"
 
 
 def _pins(pool: PlainStatus) -> str:
@@ -144,6 +143,23 @@ def _size(num_bytes: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} {_UNITS[-1]}"
+
+
+def _flops(flops: float) -> str:
+    """In three digits: ``3.50 MFLOP``."""
+    for unit in _FLOP_UNITS[:-1]:
+        if flops < 999.5:
+            return f"{_three_digits(flops)} {unit}"
+        flops /= 1000
+    return f"{_three_digits(flops)} {_FLOP_UNITS[-1]}"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f}"
+
+
+def _times(number: int) -> str:
+    return "1 time" if number == 1 else f"{number} times"
 
 
 def _duration(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import AdmitRequest
 from kvquarry_core.work import Work
@@ -38,7 +40,7 @@ def test_a_pool_shows_its_engine_workers_memory_tokens_and_blocks() -> None:
         "  workers   1 of 1 registered (0: cpu:0)",
         "  memory    1.0 KiB used of 5.5 KiB, 9 of 12 slabs unassigned",
         "  tokens    8 looked up: 0 hit (0.0%), 8 missed",
-        "  requests  1 now, 1 admitted, 0 refused",
+        "  requests  1 now, 1 admitted, 0 times made to wait for blocks",
         "",
         "  class  block  groups  free  active  cached  granted  evicted",
         "      0  128 B       2     0       1       0        3        0",
@@ -66,8 +68,26 @@ def test_a_pool_without_a_stream_shows_when_it_goes() -> None:
     assert "0 of 2 registered\n" in text
 
 
-def test_a_pool_whose_engine_told_its_model_s_work_shows_it() -> None:
+@pytest.mark.parametrize(
+    ("work", "shown"),
+    [
+        (Work(5.94e9, 163_840), "5.94 GFLOP a token + 164 kFLOP per earlier token"),
+        (Work(3_499_999, 2_048), "3.50 MFLOP a token + 2.05 kFLOP per earlier token"),
+        (Work(999_700_000, 0.0), "1.00 GFLOP a token + 0.00 FLOP per earlier token"),
+        (Work(12.34, 4e16), "12.3 FLOP a token + 40000 TFLOP per earlier token"),
+    ],
+)
+def test_a_pool_whose_engine_told_its_model_s_work_shows_it(work: Work, shown: str) -> None:
     registry = Registry(Policy(), FakeClock())
-    registry.open(replace(open_request(), work=Work(5.94e9, 163_840)))
-    line = "  work      5.94 GFLOP a token, and for each it attends to 164 kFLOP"
-    assert line in table(registry).splitlines()
+    registry.open(replace(open_request(), work=work))
+    assert f"  work      {shown}" in table(registry).splitlines()
+
+
+def test_tries_that_found_no_blocks_are_no_refused_requests() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    for number, times in ((1, "1 time"), (2, "2 times")):
+        larger_than_the_pool = AdmitRequest(Handle(1), (), 8, 0, 8, must_fit_tokens=1 << 20)
+        attachment.apply(Batch(number, [larger_than_the_pool]))
+        line = f"  requests  0 now, 0 admitted, {times} made to wait for blocks"
+        assert line in table(registry).splitlines()
