@@ -80,6 +80,23 @@ def test_scripts_get_the_same_numbers(name: str, capsys: pytest.CaptureFixture[s
     assert answer["max_num_seqs"] is None
 
 
+@pytest.mark.parametrize("name", ["Zamba2", "Qwen3.6-35B-A3B"])
+def test_padding_has_one_base_for_both_pools(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In both, a block is what a state takes of it, and padding."""
+    usual = ("--model", name, "--memory", "20GiB", "--block-size", "64")
+    answer = plan_json(capsys, *usual)
+    stock = answer["stock_vllm"]
+    (states,) = (one for one in answer["kvquarry"]["classes"] if one["holds"] == "states")
+    content_bytes = answer["checkpoint_bytes"] / states["num_groups"]
+    for block_bytes, padding in (
+        (states["block_bytes"], states["padding"]),
+        (stock["block_bytes"], stock["state_padding"]),
+    ):
+        assert block_bytes * (1 - padding) == pytest.approx(content_bytes)
+    shown = f"  {stock['state_padding']:.2%} of a block of states is padding\n"
+    assert shown in plan(capsys, *usual)
+
+
 def test_changing_a_field_of_the_configuration_changes_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

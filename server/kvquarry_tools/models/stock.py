@@ -42,8 +42,8 @@ class StockLayout:
 
     @property
     def state_padding(self) -> float:
-        """Padding of a state, as a share of the state."""
-        return self.page_bytes / self.state_bytes - 1 if self.state_bytes else 0.0
+        """Share of a state's block that holds nothing: on the same base as kvquarry's padding."""
+        return 1 - self.state_bytes / self.page_bytes if self.state_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)

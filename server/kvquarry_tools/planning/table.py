@@ -95,7 +95,7 @@ def _uniform_lines(report: Report) -> Iterator[str]:
     if layout.block_tokens != asked:
         yield f"  blocks of {tokens(asked)} become {count(layout.block_tokens)}"
     if layout.state_bytes:
-        yield f"  states are padded by {layout.state_padding:.2%}"
+        yield f"  {layout.state_padding:.2%} of a block of states is padding"
 
 
 def _capacity_lines(report: Report) -> Iterator[str]:
