@@ -191,6 +191,26 @@ def test_blocks_that_no_kernel_takes_are_noted(
     assert "refuses" not in plan(capsys, *usual, "48")
 
 
+@pytest.mark.parametrize(
+    ("block_tokens", "memory", "padding", "num_notes"),
+    [("64", "2GiB", "12.66%", 1), ("64", "20GiB", "0.19%", 0), ("16", "2GiB", "1.36%", 0)],
+)
+def test_padding_beyond_the_bound_is_noted_with_its_reason(
+    block_tokens: str,
+    memory: str,
+    padding: str,
+    num_notes: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = plan(capsys, "--model", "Zamba2", "--memory", memory, "--block-size", block_tokens)
+    note = (
+        f"Note: blocks of states are padded by {padding}, more than 12.5%: of the slabs that keep "
+        "to it none leaves 24 in this memory"
+    )
+    assert f" {padding} " in text
+    assert " ".join(text.split()).count(note) == text.count("more than 12.5%") == num_notes
+
+
 IMPOSSIBLE = [
     (["--model", "Qwen3.6-28B"], r"did you mean Qwen3.6-27B"),
     (["--model", "nowhere/config.json"], "nowhere/config.json cannot be read: No such file"),

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from kvquarry_core.plan import GroupKind
+from kvquarry_core.slab_choice import ENOUGH_SLABS, MOST_PADDING
 from kvquarry_tools.models.layers import LayerCache
 from kvquarry_tools.models.stock import KERNEL_TOKENS
 from kvquarry_tools.planning.report import KIND_NAMES, REQUEST_TOKENS, ClassReport, Report
@@ -148,10 +149,21 @@ def _note_lines(report: Report) -> Iterator[str]:
     notes = list(report.served.model.notes)
     if report.served.serving.num_speculative_tokens:
         notes.append("the layers of a draft model are not counted")
-    if block_note := _block_note(report):
-        notes.append(block_note)
+    notes.extend(note for note in (_padding_note(report), _block_note(report)) if note)
     for note in notes:
         yield from textwrap.wrap(f"Note: {note}.", _COLUMNS)
+
+
+def _padding_note(report: Report) -> str | None:
+    """Why a class is padded by more than the bound; ``choose_slab`` knows no other reason."""
+    most = max(report.classes, key=lambda one: one.padding)
+    if most.padding <= MOST_PADDING:
+        return None
+    return (
+        f"blocks of {most.holds} are padded by {most.padding:.2%}, more than {MOST_PADDING:.1%}: of "
+        f"the slabs that keep to it none leaves {ENOUGH_SLABS} in this memory, and fewer cost more "
+        "than padding does"
+    )
 
 
 def _block_note(report: Report) -> str | None:
