@@ -83,6 +83,28 @@ def test_retention_and_eviction_change_what_is_found(capsys: pytest.CaptureFixtu
     assert (saved["eviction"], saved["placement"]) == ("saved-work", "first-fit")
 
 
+def test_what_stands_for_work_that_nobody_knows_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    falcon = ("--model", "Falcon-H1-3B", "--memory", "20GiB", *TRACE, "--eviction", "saved-work")
+    assert main(["simulate", *falcon]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert main(["simulate", *falcon, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["work"], answer["work_hit_rate"]) == (None, None)
+    (note,) = answer["notes"]
+    assert note.startswith("what the model computes is not known, so tokens stand for work: ")
+    assert "intermediate_size is missing" in note
+    assert told.endswith(f" Note: {note}.")
+    assert figures(capsys, *TRACE)["notes"] == []
+
+
+def test_what_belady_saves_is_told_in_work_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Hits are heads of prompts, whose tokens meet few others."""
+    found = figures(capsys, *TRACE, "--baseline", "belady")
+    assert 0 < found["work_hit_rate"] < found["token_hit_rate"]
+
+
 def test_churn_prints_a_line_for_each_seed_and_their_mean(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

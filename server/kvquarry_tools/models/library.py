@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import cast
 
+from kvquarry_core.work import Work
 from kvquarry_tools.errors import InvalidConfiguration, UnknownArchitecture, UnknownModel
 from kvquarry_tools.models.configuration import Configuration
 from kvquarry_tools.models.dtypes import AUTO
@@ -131,6 +132,12 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         raise InvalidConfiguration(
             f"{where}: no layer of this model keeps a cache; check its layers"
         )
+    notes = list(_notes(architecture, kv_dtype))
+    work: Work | None = None
+    try:
+        work = work_of(config, layers)
+    except InvalidConfiguration as error:
+        notes.append(f"what the model computes is not known, so tokens stand for work: {error}")
     return Model(
         name=name,
         architecture=architecture,
@@ -139,8 +146,8 @@ def _model(name: str, fields: Mapping[str, object], where: str) -> Model:
         kv_dtype=kv_dtype,
         num_query_heads=text.count("num_attention_heads", default=0) or None,
         max_tokens=max_tokens or None,
-        notes=tuple(_notes(architecture, kv_dtype)),
-        work=work_of(config, layers),
+        notes=tuple(notes),
+        work=work,
     )
 
 

@@ -1,18 +1,17 @@
 """The report as people read it, within 80 columns."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from kvquarry_core.plan import GroupKind
 from kvquarry_core.slab_choice import ENOUGH_SLABS, MOST_PADDING
 from kvquarry_tools.models.layers import LayerCache
 from kvquarry_tools.models.stock import KERNEL_TOKENS
+from kvquarry_tools.planning.notes import note_lines
 from kvquarry_tools.planning.report import KIND_NAMES, REQUEST_TOKENS, ClassReport, Report
 from kvquarry_tools.planning.sequences import SequenceLimit
 from kvquarry_tools.planning.sizes import count, mebibytes, memory, tokens
 from kvquarry_tools.planning.worked import worked_lines
 
-_COLUMNS = 80
 _LABEL_COLUMNS = 48
 _NUMBER_COLUMNS = 16
 #: How far those reach back that do not read everything.
@@ -150,8 +149,7 @@ def _note_lines(report: Report) -> Iterator[str]:
     if report.served.serving.num_speculative_tokens:
         notes.append("the layers of a draft model are not counted")
     notes.extend(note for note in (_padding_note(report), _block_note(report)) if note)
-    for note in notes:
-        yield from textwrap.wrap(f"Note: {note}.", _COLUMNS)
+    return note_lines(notes)
 
 
 def _padding_note(report: Report) -> str | None:
@@ -160,9 +158,9 @@ def _padding_note(report: Report) -> str | None:
     if most.padding <= MOST_PADDING:
         return None
     return (
-        f"blocks of {most.holds} are padded by {most.padding:.2%}, more than {MOST_PADDING:.1%}: of "
-        f"the slabs that keep to it none leaves {ENOUGH_SLABS} in this memory, and fewer cost more "
-        "than padding does"
+        f"blocks of {most.holds} are padded by {most.padding:.2%}, more than {MOST_PADDING:.1%}: "
+        f"of the slabs that keep to it none leaves {ENOUGH_SLABS} in this memory, and fewer cost "
+        "more than padding does"
     )
 
 

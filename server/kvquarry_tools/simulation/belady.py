@@ -38,11 +38,13 @@ class Foreseen:
     Attributes:
         prompt_tokens: Tokens of all prompts.
         hit_tokens: Those found.
+        lengths: Of each request, the tokens of its prompt and those found.
         num_evictions: Units and states evicted.
     """
 
     prompt_tokens: int
     hit_tokens: int
+    lengths: tuple[tuple[int, int], ...]
     num_evictions: int
 
 
@@ -71,13 +73,18 @@ class Belady:
     def run(self, on_done: Callable[[int], None]) -> Foreseen:
         """Replay everything."""
         self._foresee()
-        hit_tokens = 0
+        lengths = []
         for serial, request in enumerate(self._requests):
-            hit_tokens += self._hit(request) * self._sizes.unit_tokens
+            hit_tokens = self._hit(request) * self._sizes.unit_tokens
+            lengths.append((request.num_prompt_tokens, hit_tokens))
             self._keep(serial, request)
             on_done(serial + 1)
-        prompt_tokens = sum(request.num_prompt_tokens for request in self._requests)
-        return Foreseen(prompt_tokens, hit_tokens, self._num_evictions)
+        return Foreseen(
+            prompt_tokens=sum(length for length, _ in lengths),
+            hit_tokens=sum(hit_tokens for _, hit_tokens in lengths),
+            lengths=tuple(lengths),
+            num_evictions=self._num_evictions,
+        )
 
     def _units(self, request: TraceRequest) -> Sequence[int]:
         """Names of the prompt's full units."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
+from kvquarry_tools.planning.notes import note_lines
 from kvquarry_tools.planning.plain import plain_work
 from kvquarry_tools.planning.sizes import count, memory
 from kvquarry_tools.simulation.replay.occupancy import Occupancy
@@ -32,7 +33,10 @@ class Report:
 
 def as_text(report: Report) -> str:
     """Everything for people."""
-    return "\n".join([*_title(report.settings), "", *_lines(report)])
+    lines = [*_title(report.settings), "", *_lines(report)]
+    if notes := report.settings.served.model.notes:
+        lines += ["", *note_lines(notes)]
+    return "\n".join(lines)
 
 
 def as_plain(report: Report) -> dict[str, object]:
@@ -42,6 +46,7 @@ def as_plain(report: Report) -> dict[str, object]:
         "model": settings.served.model.name,
         "serving": asdict(settings.served.serving),
         "work": plain_work(settings.served.model.work),
+        "notes": list(settings.served.model.notes),
         "memory_bytes": settings.memory_bytes,
         "replay": settings.replay.value,
         **asdict(settings.policies),

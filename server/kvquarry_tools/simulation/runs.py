@@ -56,11 +56,10 @@ def simulate(
     tally = run(pool, trace, on_done)
     if not tally.num_finished:
         raise whole_trace_refused(trace, holds, settings.memory_bytes)
-    work = settings.served.model.work
     figures = replace(
         _figures(pool, tally),
         interval_tokens=interval_tokens(rule),
-        work_hit_rate=None if work is None else tally.work_hit_rate(work),
+        work_hit_rate=_work_hit_rate(settings, tally),
     )
     # Of memory without end every share is nothing.
     is_infinite = settings.baseline is Baseline.INFINITE
@@ -75,7 +74,19 @@ def _foresee(
     unit_tokens = UNIT_TOKENS * -(-served.serving.block_tokens // UNIT_TOKENS)
     sizes = Sizes(served.bytes_per_token, served.checkpoint_bytes, unit_tokens)
     foreseen = Belady(trace, sizes, settings.memory_bytes).run(on_done)
-    return Figures(len(trace), 0, foreseen.prompt_tokens, foreseen.hit_tokens)
+    return Figures(
+        num_requests=len(trace),
+        num_refused=0,
+        prompt_tokens=foreseen.prompt_tokens,
+        hit_tokens=foreseen.hit_tokens,
+        work_hit_rate=_work_hit_rate(settings, Tally(lengths=list(foreseen.lengths))),
+    )
+
+
+def _work_hit_rate(settings: SimulationSettings, tally: Tally) -> float | None:
+    """Of what the model computes for all prompts; None: its configuration does not say."""
+    work = settings.served.model.work
+    return None if work is None else tally.work_hit_rate(work)
 
 
 def _figures(pool: ReplayPool, tally: Tally) -> Figures:
