@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -63,10 +64,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; for a flag that a command lacks, that command's usage is shown."""
-    arguments, unknown = command_parser().parse_known_args(argv)
+    arguments, unknown = command_parser().parse_known_args(
+        _with_values_below_zero(sys.argv[1:] if argv is None else argv)
+    )
     if unknown:
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return arguments
+
+
+def _with_values_below_zero(argv: Sequence[str]) -> list[str]:
+    """``--memory -1GiB`` as one word: argparse takes the amount for a flag and misses a value."""
+    words: list[str] = []
+    for word in argv:
+        if re.match(r"-\d", word) and words and re.fullmatch(r"--[a-z-]+", words[-1]):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def command_parser() -> argparse.ArgumentParser:

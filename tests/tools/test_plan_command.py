@@ -219,6 +219,7 @@ IMPOSSIBLE = [
     (["--memory", "much"], "'much' is no amount of memory"),
     (["--memory", "20 parsecs"], "write it as in 20GiB"),
     (["--memory", "0"], "no memory at all"),
+    (["--memory", "-1GiB"], "'-1GiB' is no amount of memory; write it as in 20GiB or 512MiB"),
     (["--memory", "9999TiB"], "more than any worker has"),
     (["--model", "flat.json"], "flat.json has layers that cannot be"),
     (["--memory", "1MiB"], "no request of one token fits; give at least --memory"),

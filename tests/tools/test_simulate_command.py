@@ -11,6 +11,7 @@ import pytest
 from kvquarry_core.ids import ClassId
 from kvquarry_server.cli import main
 from kvquarry_tools.models import Serving, find_model
+from kvquarry_tools.planning.sizes import memory
 from kvquarry_tools.simulation.progress import progress
 from kvquarry_tools.simulation.replay.occupancy import measure
 from kvquarry_tools.simulation.settings import CHURN_BASELINES, Baseline, SimulationSettings
@@ -122,6 +123,27 @@ def test_churn_prints_a_line_for_each_seed_and_their_mean(
     assert found[0]["num_refused"] == 0
 
 
+def test_every_figure_ends_in_one_column_and_what_moved_is_told_by_request_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trace = ("--trace", str(CONVERSATION), "--first", "300", "--block-size", "64")
+    policies = ("--relocation", "evacuate", "--retention", "every-4096")
+    few = (*MODEL[:2], "--memory", "4GiB", *trace, *policies)
+    assert main(["simulate", *few]) == 0
+    lines = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    assert {len(line) for line in lines} == {50}
+    told = {line[:34].strip(): line[34:].strip() for line in lines}
+    assert "tokens between checkpoints" in told
+    assert main(["simulate", *few, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["moved_bytes"] > 0
+    per_request = found["moved_bytes"] / found["num_requests"]
+    assert (told["moved"], told["per request"]) == (
+        memory(found["moved_bytes"]),
+        memory(per_request),
+    )
+
+
 def test_a_picture_is_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "pool.png"
     figures(capsys, *TRACE, "--plot", str(picture))
@@ -149,9 +171,16 @@ def test_without_matplotlib_the_extra_is_named(
         ((*MODEL, *TRACE, "--first", "0"), "--first 0 is too small"),
         ((*MODEL, "--churn", "--seeds", "0"), "--seeds 0 is too small"),
         ((*MODEL, "--churn", "--steps", "3"), "--steps 3 is too small; give a number from 4 on"),
-        ((*MODEL, "--churn", "--baseline", "belady"), "no pool 'belady' to churn"),
+        (
+            (*MODEL, "--churn", "--baseline", "belady"),
+            "--baseline belady is for --trace; with --churn there are uniform, static, static-even",
+        ),
         (("--model", "Qwen9", "--memory", "1GiB", *TRACE), "no model is known as 'Qwen9'"),
-        (("--model", "Qwen3.6-35B-A3B", "--memory", "1MiB", *TRACE), "--memory is too small"),
+        (
+            ("--model", "Qwen3.6-35B-A3B", "--memory=-1GiB", *TRACE),
+            "'-1GiB' is no amount of memory",
+        ),
+        (("--model", "Qwen3.6-35B-A3B", "--memory", "-1GiB", *TRACE), "'-1GiB' is no amount"),
         (
             ("--model", "Gemma-3-4B", "--memory", "9GiB", *TRACE, "--baseline", "belady"),
             "--baseline belady cannot do with groups of sliding_window",
@@ -168,6 +197,20 @@ def test_what_cannot_be_is_refused_with_what_to_change(
     assert said in complaint(capsys, *arguments)
 
 
+@pytest.mark.parametrize("what", [TRACE, ("--churn",)], ids=["trace", "churn"])
+def test_memory_that_holds_no_pool_is_answered_as_the_flag_takes_it(
+    capsys: pytest.CaptureFixture[str], what: tuple[str, ...]
+) -> None:
+    said = complaint(capsys, *MODEL[:2], "--memory", "20", *what)
+    advised = re.search(r"--memory 20 B is too small .*; give at least (\d+)MiB$", said.strip())
+    assert advised, said
+    least = int(advised[1])
+    below = complaint(capsys, *MODEL[:2], "--memory", f"{least - 1}MiB", *what)
+    assert f"give at least {least}MiB" in below
+    main(["simulate", *MODEL[:2], "--memory", f"{least}MiB", *what])
+    assert "for a pool" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("mode", [(), ("--no-decode",), ("--baseline", "uniform")])
 def test_memory_that_holds_no_request_is_refused_with_what_would_do(
     capsys: pytest.CaptureFixture[str], mode: tuple[str, ...]
@@ -177,8 +220,8 @@ def test_memory_that_holds_no_request_is_refused_with_what_would_do(
     assert "--memory is too small: it holds none of the 20 requests" in said
     advised = re.search(r"the smallest needs ([\d.]+ MiB), the largest ([\d.]+ GiB)", said)
     assert advised, said
-    for memory, num_refused in zip(advised.groups(), (19, 0), strict=True):
-        assert main(["simulate", *MODEL[:2], "--memory", memory, *trace, "--json"]) == 0
+    for amount, num_refused in zip(advised.groups(), (19, 0), strict=True):
+        assert main(["simulate", *MODEL[:2], "--memory", amount, *trace, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert found["num_refused"] <= num_refused
 
@@ -214,7 +257,7 @@ def test_how_far_apart_checkpoints_really_are_is_told(
     assert main(["simulate", *trace, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interval_tokens"] == interval_tokens
     assert main(["simulate", *trace]) == 0
-    told = re.search(r"tokens from one checkpoint to another +(\d+)", capsys.readouterr().out)
+    told = re.search(r"tokens between checkpoints +(\d+)", capsys.readouterr().out)
     assert (int(told[1]) if told else None) == interval_tokens
 
 

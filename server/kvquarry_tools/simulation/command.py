@@ -14,7 +14,6 @@ from kvquarry_tools.simulation.churn.report import ChurnRun, churn_plain, churn_
 from kvquarry_tools.simulation.churn.runs import (
     CORE,
     ChurnSettings,
-    check_pool,
     check_steps,
     run_churn,
 )
@@ -23,7 +22,12 @@ from kvquarry_tools.simulation.plot import draw
 from kvquarry_tools.simulation.progress import progress
 from kvquarry_tools.simulation.report import Report, as_plain, as_text
 from kvquarry_tools.simulation.runs import simulate
-from kvquarry_tools.simulation.settings import Baseline, Replay, SimulationSettings
+from kvquarry_tools.simulation.settings import (
+    CHURN_BASELINES,
+    Baseline,
+    Replay,
+    SimulationSettings,
+)
 from kvquarry_tools.simulation.traces import read_trace
 from kvquarry_tools.simulation.unheard import check_heard
 
@@ -61,8 +65,7 @@ def _replay(arguments: argparse.Namespace) -> str:
 
 def _churn(arguments: argparse.Namespace) -> str:
     policies = _policy_names(arguments)
-    pool = arguments.baseline or CORE
-    check_pool(pool)
+    pool = _churned(arguments.baseline)
     served, memory_bytes = served_model(arguments), parse_memory(arguments.memory)
     num_steps = DEFAULT_STEPS if arguments.steps is None else arguments.steps
     check_steps(num_steps)
@@ -95,6 +98,15 @@ def _baseline(name: str | None) -> Baseline | None:
             f"--baseline {name} is for --churn; with --trace there are {', '.join(known)}"
         )
     return Baseline(name)
+
+
+def _churned(name: str | None) -> str:
+    """The pool that is churned."""
+    if name is not None and name not in CHURN_BASELINES:
+        raise InvalidOption(
+            f"--baseline {name} is for --trace; with --churn there are {', '.join(CHURN_BASELINES)}"
+        )
+    return name or CORE
 
 
 def _on_step(on_done: Callable[[int], None], num_before: int, step: int) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from kvquarry_core.errors import PlanError, UsageError
+from kvquarry_core.errors import PlanError, Reason, UsageError
 from kvquarry_core.plan import GroupKind, GroupSpec, Plan, make_plan
 from kvquarry_core.policies import PolicyNames, installed_policies
 from kvquarry_core.pool import Pool
 from kvquarry_core.work import TOKENS, Work
 from kvquarry_tools.errors import InvalidOption
+from kvquarry_tools.planning.least import least_memory
+from kvquarry_tools.planning.sizes import mebibytes, memory
 
 #: Kinds whose content is a number of bytes a token and a number a request.
 PLAIN_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.RECURRENT_STATE)
@@ -48,7 +50,17 @@ def plan_for(groups: Sequence[GroupSpec], memory_bytes: int) -> Plan:
     try:
         return make_plan(groups, memory_bytes)
     except PlanError as error:
-        raise InvalidOption(f"--memory is too small: {error}") from error
+        if error.reason is not Reason.POOL_TOO_SMALL:
+            raise InvalidOption(f"there is no pool for this --model: {error}") from error
+        raise _too_little(groups, memory_bytes) from None
+
+
+def _too_little(groups: Sequence[GroupSpec], memory_bytes: int) -> InvalidOption:
+    least = least_memory(groups, lambda _: True)
+    change = "no worker has enough" if least is None else f"give at least {mebibytes(least)}"
+    return InvalidOption(
+        f"--memory {memory(memory_bytes)} is too small for a pool of this --model; {change}"
+    )
 
 
 def check_kinds(groups: Sequence[GroupSpec], known: Sequence[GroupKind], what: str) -> None:

@@ -89,11 +89,13 @@ def _lines(report: Report) -> Iterator[str]:
     for holds, num_blocks in (figures.evictions or {}).items():
         yield _line(f"evicted blocks, {holds}", count(num_blocks))
     if figures.checkpoints and figures.interval_tokens:
-        yield _line("tokens from one checkpoint to another", count(figures.interval_tokens))
+        yield _line("tokens between checkpoints", count(figures.interval_tokens))
     if figures.checkpoints:
         yield _line("checkpoints at the end", count(figures.checkpoints))
     if figures.moved_bytes:
         yield _line("moved", memory(figures.moved_bytes))
+        per_request = figures.moved_bytes / max(figures.num_requests, 1)
+        yield _line("  per request", memory(per_request))
     yield _line("preemptions", count(figures.num_preempted))
     yield _line("tokens computed again for them", count(figures.recomputed_tokens))
     if figures.samples:
