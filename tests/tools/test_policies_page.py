@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kvquarry_core.eviction import Eviction
+from kvquarry_core.ids import ClassId, SlabId
 from kvquarry_core.placement import Placement
 from kvquarry_core.policies import ENTRY_POINT_GROUP, installed_policies
 from kvquarry_core.relocation import Candidate, Relocation
@@ -53,7 +54,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "Sequence": Sequence,
     }
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S):
-        exec(block, found)  # noqa: S102 - the page is ours
+        exec(block, found)
     return found
 
 
@@ -80,7 +81,10 @@ def test_a_number_in_a_name_is_what_the_policy_is_made_with(
 
 def test_the_relocation_of_the_page_spares_what_is_cheaper_to_move(names: dict[str, Any]) -> None:
     relocation: Relocation = names["MoveLittle"]()
-    least, more = (Candidate(slab, 0, 1 << 20, 0) for slab in (4, 2)), 1 << 21  # type: ignore[arg-type]
-    first, _ = sorted(least, key=lambda one: one.slab)
-    assert relocation.spare([first], lost_bytes=more) == first
-    assert relocation.spare([first], lost_bytes=1 << 20) is None
+    little, more = (
+        Candidate(SlabId(slab), ClassId(0), used_bytes=used_bytes, cached_bytes=0)
+        for slab, used_bytes in ((1, 1 << 20), (0, 2 << 20))
+    )
+    assert relocation.spare([more, little], lost_bytes=2 << 20) == little
+    assert relocation.spare([more, little], lost_bytes=1 << 20) is None
+    assert list(relocation.choose([more, little], 1)) == [little]
