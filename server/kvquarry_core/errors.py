@@ -3,9 +3,10 @@
 ::
 
     PoolError
-    |-- UsageError     the caller broke the protocol; the pool is unchanged
-    |-- PlanError      the memory or the groups admit no plan
-    `-- BrokenLaw      our own bug, found by ``check_integrity``
+    |-- UsageError         the caller broke the protocol; the pool is unchanged
+    |   |-- PlanError      the memory or the groups admit no plan
+    |   `-- UnknownPolicy  there is no policy of a name
+    `-- BrokenLaw          our own bug, found by ``check_integrity``
 
 A shortage of blocks is not an error: it is the value :class:`kvquarry_core.messages.Refusal`.
 """
@@ -47,6 +48,23 @@ class UsageError(PoolError):
 
 class PlanError(UsageError):
     """The memory or the groups admit no plan; the message says what to change."""
+
+
+class UnknownPolicy(UsageError):
+    """There is no policy of a name.
+
+    Attributes:
+        kind: Of the policy.
+        name: What was asked for.
+        offered: The names there are.
+    """
+
+    def __init__(self, kind: str, name: str, offered: tuple[str, ...], hint: str = "") -> None:
+        text = f"there is no {kind} {name!r}; there are {', '.join(offered)}"
+        super().__init__(Reason.UNKNOWN_POLICY, f"{text}; {hint}" if hint else text)
+        self.kind = kind
+        self.name = name
+        self.offered = offered
 
 
 class BrokenLaw(PoolError):

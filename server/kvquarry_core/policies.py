@@ -7,24 +7,28 @@ A policy is an object behind a small interface: where new blocks go
 (:class:`~kvquarry_core.retention.Retention`). Packages add their own through the entry point
 group ``kvquarry.policies``; the entry's name is the kind and the policy's name, as in
 ``placement.best-fit = "my_package:BestFit"``. A name that ends in ``-N`` stands for all with a
-number there, which the policy is made with: ``every-N`` for ``every-4096``.
+number there, which the policy is made with: ``every-N`` for ``every-4096``. What a package offers
+is loaded when it is chosen, and not before (:mod:`kvquarry_core.offers`).
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.errors import Reason, UnknownPolicy, UsageError
 from kvquarry_core.eviction import EVICTIONS, Eviction
+from kvquarry_core.offers import PROTOCOLS, Offer, offering_package
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.placement import PLACEMENTS, Placement
 from kvquarry_core.relocation import RELOCATIONS, Relocation
 from kvquarry_core.retention import RETENTIONS, Retention
 
 ENTRY_POINT_GROUP = "kvquarry.policies"
+#: What may stand for the N at a name's end, for people.
+NUMBERS = "a whole number from 1 to 999999999, without leading zeros"
 
 _ANY_NUMBER = "-N"
 _WITH_NUMBER = re.compile(r"(.+)-([1-9][0-9]{0,8})")
@@ -81,34 +85,60 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Every policy on offer: how to make it, by name."""
+    """Every policy on offer: how to make it, by name.
+
+    Attributes:
+        placements: Where new blocks go.
+        evictions: What is evicted.
+        relocations: What may be moved.
+        retentions: Which checkpoints stay.
+        strays: Offers of no kind there is, which nobody can choose.
+    """
 
     placements: Mapping[str, Callable[[], Placement]]
     evictions: Mapping[str, Callable[[], Eviction]]
     relocations: Mapping[str, Callable[[], Relocation | None]]
     retentions: Mapping[str, Callable[..., Retention | None]]
+    strays: tuple[EntryPoint, ...] = ()
 
     def make(self, names: PolicyNames) -> Policies:
         """New policy objects.
 
         Raises:
-            UsageError: There is no policy of one of these names, the retention's among them.
+            UnknownPolicy: There is no policy of one of these names, the retention's among them.
+            UsageError: One is not to be had: its number makes no sense, or its package is broken.
         """
         self.make_retention(names.retention)
         return Policies(
-            _find("placement", self.placements, names.placement)(),
-            _find("eviction", self.evictions, names.eviction)(),
-            _find("relocation", self.relocations, names.relocation)(),
+            self._find("placement", self.placements, names.placement)(),
+            self._find("eviction", self.evictions, names.eviction)(),
+            self._find("relocation", self.relocations, names.relocation)(),
         )
 
     def make_retention(self, name: str) -> Retention | None:
         """A new retention, for whoever commits; None for what the engine's own setting says.
 
         Raises:
-            UsageError: There is none of this name.
+            UnknownPolicy: There is none of this name.
+            UsageError: It is not to be had: its number makes no sense, or its package is broken.
         """
-        made: Retention | None = _find("retention", self.retentions, name)()
+        made: Retention | None = self._find("retention", self.retentions, name)()
         return made
+
+    def _find(
+        self, kind: str, offered: Mapping[str, Callable[..., Any]], name: str
+    ) -> Callable[[], Any]:
+        found = _split(name, offered)
+        if found is not None:
+            offer, numbers = found
+            return partial(offered[offer], *numbers)
+        for stem in (one.removesuffix("N") for one in offered if one.endswith(_ANY_NUMBER)):
+            if name.startswith(stem):
+                raise UsageError(
+                    Reason.UNKNOWN_POLICY,
+                    f"there is no {kind} {name!r}: N in {stem}N is {NUMBERS}",
+                )
+        raise UnknownPolicy(kind, name, tuple(offered), _almost(name, kind, self.strays))
 
 
 #: What needs no other package.
@@ -119,10 +149,8 @@ def installed_policies(found: Iterable[EntryPoint] | None = None) -> Catalog:
     """The built-in policies and those that installed packages offer.
 
     Args:
-        found: Entry points to look at; by default those of all installed packages.
-
-    Raises:
-        UsageError: A package offers something under a name that cannot be understood.
+        found: Entry points to look at; by default those of all installed packages. None is loaded
+            before it is chosen.
     """
     offered: dict[str, dict[str, Any]] = {
         "placement": dict(BUILT_IN.placements),
@@ -130,21 +158,19 @@ def installed_policies(found: Iterable[EntryPoint] | None = None) -> Catalog:
         "relocation": dict(BUILT_IN.relocations),
         "retention": dict(BUILT_IN.retentions),
     }
+    strays = []
     for entry in entry_points(group=ENTRY_POINT_GROUP) if found is None else found:
         kind, _, name = entry.name.partition(".")
-        if kind not in offered or not name:
-            raise UsageError(
-                Reason.UNKNOWN_POLICY,
-                f"entry point {entry.name!r} of {ENTRY_POINT_GROUP}: name it "
-                f"{'|'.join(offered)}.NAME",
-            )
-        offered[kind][name] = entry.load()
-    return replace(
-        BUILT_IN,
+        if kind in PROTOCOLS and name:
+            offered[kind][name] = Offer(kind, entry)
+        else:
+            strays.append(entry)
+    return Catalog(
         placements=offered["placement"],
         evictions=offered["eviction"],
         relocations=offered["relocation"],
         retentions=offered["retention"],
+        strays=tuple(strays),
     )
 
 
@@ -153,14 +179,13 @@ def is_offered(name: str, offered: Collection[str]) -> bool:
     return _split(name, offered) is not None
 
 
-def _find(kind: str, offered: Mapping[str, Callable[..., Any]], name: str) -> Callable[[], Any]:
-    found = _split(name, offered)
-    if found is None:
-        raise UsageError(
-            Reason.UNKNOWN_POLICY, f"there is no {kind} {name!r}; there are {', '.join(offered)}"
-        )
-    offer, numbers = found
-    return partial(offered[offer], *numbers)
+def _almost(name: str, kind: str, strays: Iterable[EntryPoint]) -> str:
+    """Who may have meant to offer a policy that nobody offers; empty where nobody did."""
+    for entry in strays:
+        offer = entry.name.rpartition(".")[2]
+        if is_offered(name, (offer,)):
+            return f"{offering_package(entry)} offers {entry.name!r}: name it {kind}.{offer}"
+    return ""
 
 
 def _split(name: str, offered: Collection[str]) -> tuple[str, tuple[int, ...]] | None:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from kvquarry_core.errors import UsageError
 from kvquarry_server import settings
 from kvquarry_server.addresses import InvalidAddress
 from kvquarry_server.querying import NoAnswer, fetch_pins, fetch_status, unpin
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CannotListen, DoesNotFit, MissingExtra, NoAnswer, NoSuchPin) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
-    except (InvalidAddress, InvalidInput) as error:
+    except (InvalidAddress, InvalidInput, UsageError) as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _MISUSED
     return 0

@@ -4,7 +4,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from kvquarry_core.policies import is_offered
+from kvquarry_core.policies import NUMBERS, is_offered
 from kvquarry_server.addresses import (
     Address,
     InvalidAddress,
@@ -100,7 +100,11 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
     def choose(text: str) -> str:
         if not is_offered(text, choices):
-            raise argparse.ArgumentTypeError(f"write one of {', '.join(choices)}, not {text!r}")
+            takes_number = any(one.endswith("-N") for one in choices)
+            where_n = f"; N is {NUMBERS}" if takes_number else ""
+            raise argparse.ArgumentTypeError(
+                f"write one of {', '.join(choices)}, not {text!r}{where_n}"
+            )
         return text
 
     return choose

@@ -46,7 +46,11 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Service:
-    """Everything one process serves."""
+    """Everything one process serves.
+
+    Raises:
+        UsageError: A policy that was chosen for all pools is not to be had.
+    """
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
@@ -60,6 +64,8 @@ class Service:
             pin_cap=settings.pin_cap,
             catalog=installed_policies(),
         )
+        # Who starts the service can mend it; its engines cannot.
+        policy.catalog.make(policy.pool_policies)
         self._registry = Registry(policy, time.monotonic)
         self._health = Health(servers.SERVICE_NAMES)
         self._collectors = CollectorRegistry()

@@ -24,6 +24,7 @@ async def serve(settings: ServeSettings) -> None:
 
     Raises:
         CannotListen: An address cannot be bound.
+        UsageError: A policy that was chosen is not to be had.
     """
     signals: asyncio.Queue[int] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):

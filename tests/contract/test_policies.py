@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvquarry.v1alpha import pool_pb2
+from kvquarry_core.policies import ENTRY_POINT_GROUP
 from tests.contract.installed_package import note_installed
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import connected, running_service
@@ -73,3 +74,29 @@ def test_help_lists_an_installed_package_s_policy(command: str) -> None:
     answer = kvquarry(command, "--help")
     assert answer.returncode == 0
     assert "best-fit" in answer.stdout
+
+
+@pytest.fixture
+def broken_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package whose module is not there."""
+    entries = {"retention.gone": "no_such_module:Gone", "retetion.y": "no_such_module:Y"}
+    note_installed(tmp_path, "kvq-bad", {ENTRY_POINT_GROUP: entries})
+    path = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+
+
+@pytest.mark.usefixtures("broken_package")
+@pytest.mark.parametrize("arguments", [("version",), ("--help",), ("serve", "--help")])
+def test_a_broken_package_stops_no_command_that_does_without_it(arguments: tuple[str, ...]) -> None:
+    assert kvquarry(*arguments).returncode == 0
+
+
+@pytest.mark.usefixtures("broken_package")
+def test_a_service_that_is_to_go_by_a_broken_package_says_which_and_does_not_start() -> None:
+    answer = kvquarry("serve", "--listen", "127.0.0.1:0", "--retention", "gone")
+    assert answer.returncode == 2
+    line = (
+        "kvquarry: package kvq-bad offers retention.gone, which cannot be loaded: "
+        "ModuleNotFoundError: No module named 'no_such_module'; fix or uninstall it"
+    )
+    assert answer.stderr.splitlines() == [line]

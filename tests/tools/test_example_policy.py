@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.errors import Reason, UnknownPolicy
 from kvquarry_core.ids import BlockId, ClassId, GroupId, Handle
 from kvquarry_core.policies import (
     BUILT_IN,
@@ -70,12 +70,6 @@ def test_a_pool_goes_by_the_example_where_it_was_chosen(catalog: Catalog) -> Non
 
 
 def test_a_name_that_nobody_offers_is_refused_with_those_there_are(catalog: Catalog) -> None:
-    with pytest.raises(UsageError, match="there are affinity, first-fit, best-fit") as caught:
+    with pytest.raises(UnknownPolicy, match="there are affinity, first-fit, best-fit") as caught:
         catalog.make(PolicyNames(placement="worst-fit"))
     assert caught.value.reason is Reason.UNKNOWN_POLICY
-
-
-@pytest.mark.parametrize("name", ["best-fit", "placement.", "color.red"])
-def test_an_entry_point_of_no_kind_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"placement\|eviction\|relocation\|retention"):
-        installed_policies([EntryPoint(name, "kvquarry_best_fit:BestFit", ENTRY_POINT_GROUP)])
