@@ -294,6 +294,24 @@ def test_a_retention_that_breaks_the_rules_is_caught(policy: Callable[[], Retent
         check_retention(policy)
 
 
+class YieldsWhatIsKept(Boundaries):
+    """One length after the other: who counts them, or asks twice, gets nothing."""
+
+    def kept(self, lengths: range, landmarks: Landmarks) -> Sequence[int]:
+        return (one for one in super().kept(lengths, landmarks))  # type: ignore[return-value]
+
+
+def test_a_retention_that_answers_with_a_generator_is_caught() -> None:
+    with pytest.raises(NotConforming, match="what is kept is a generator; it must be a sequence"):
+        check_retention(YieldsWhatIsKept)
+
+
+def test_a_policy_that_takes_a_number_is_to_be_checked_with_one() -> None:
+    with pytest.raises(NotConforming, match=r"as in `lambda: EveryInterval\(2\)`"):
+        check_retention(EveryInterval)  # type: ignore[arg-type]
+    check_retention(lambda: EveryInterval(2))
+
+
 # A pool that breaks its word under a policy, as if the policy had made it do so.
 
 

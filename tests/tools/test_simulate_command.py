@@ -167,7 +167,14 @@ def test_without_matplotlib_the_extra_is_named(
         ((*MODEL, *TRACE, "--eviction", "belady"), "there is no eviction 'belady'; there are lru"),
         ((*MODEL, *TRACE, "--placement", "best"), "there is no placement 'best'"),
         ((*MODEL, *TRACE, "--retention", "some"), "no retention 'some'; there are dense"),
-        ((*MODEL, *TRACE, "--retention", "every-0"), "no retention 'every-0'"),
+        (
+            (*MODEL, *TRACE, "--retention", "every-0"),
+            "no retention 'every-0': N in every-N is a whole number from 1",
+        ),
+        (
+            (*MODEL, *TRACE, "--retention", "engine"),
+            "simulate has no engine; choose one of dense, boundaries, last, every-N",
+        ),
         ((*MODEL, *TRACE, "--first", "0"), "--first 0 is too small"),
         ((*MODEL, "--churn", "--seeds", "0"), "--seeds 0 is too small"),
         ((*MODEL, "--churn", "--steps", "3"), "--steps 3 is too small; give a number from 4 on"),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 from kvquarry_core.eviction import Eviction, Lru
 from kvquarry_core.placement import Affinity, Placement
@@ -27,6 +28,8 @@ _NUM_PROMPTS = 300
 #: So that attention to earlier tokens matters in prompts of ten.
 _WORK = Work(token_flops=6e9, token_pair_flops=1e9)
 
+_Policy = TypeVar("_Policy")
+
 
 def check_placement(make: Callable[[], Placement]) -> None:
     """Put a placement through random pools, with and without relocation.
@@ -37,7 +40,7 @@ def check_placement(make: Callable[[], Placement]) -> None:
     for seed in range(_NUM_POOLS):
         rng = random.Random(seed)
         plan = random_plan(rng)
-        policy = WatchedPlacement(make(), len(plan.classes))
+        policy = WatchedPlacement(_made(make), len(plan.classes))
         moving = EvacuateCheapest(most_bytes=1 << 20) if seed % 2 else None
         _run(Pool(plan, placement=policy, relocation=moving), rng, seed)
         assert policy.num_calls, f"a pool of seed {seed} needed no placement"
@@ -51,7 +54,7 @@ def check_eviction(make: Callable[[], Eviction]) -> None:
     """
     for seed in range(_NUM_POOLS):
         rng = random.Random(seed)
-        policy = WatchedEviction(make())
+        policy = WatchedEviction(_made(make))
         moving = EvacuateCheapest(most_bytes=1 << 20) if seed % 2 else None
         plan, work = random_plan(rng), TOKENS if seed % 4 < 2 else _WORK
         _run(Pool(plan, eviction=policy, relocation=moving, work=work), rng, seed)
@@ -68,7 +71,7 @@ def check_relocation(make: Callable[[], Relocation | None]) -> None:
     for seed in range(_NUM_POOLS):
         rng = random.Random(seed)
         plan = random_plan(rng)
-        policy = WatchedRelocation(make())
+        policy = WatchedRelocation(_made(make))
         pool = Pool(plan, placement=Affinity(), eviction=Lru(), relocation=policy)
         _run(pool, rng, seed)
         num_calls += policy.num_calls
@@ -82,7 +85,7 @@ def check_retention(make: Callable[[], Retention | None]) -> None:
     Raises:
         NotConforming: It broke a rule.
     """
-    retention = make()
+    retention = _made(make)
     if retention is None:
         return
     for seed in range(_NUM_PROMPTS):
@@ -91,6 +94,17 @@ def check_retention(make: Callable[[], Retention | None]) -> None:
             check_prompt(retention, random_prompt(rng), rng)
         except Exception as error:  # a policy may do anything
             raise NotConforming(f"prompt {seed}: {_said(error)}") from error
+
+
+def _made(make: Callable[[], _Policy]) -> _Policy:
+    try:
+        return make()
+    except TypeError as error:
+        name = getattr(make, "__name__", repr(make))
+        raise NotConforming(
+            f"{name} cannot be made without a number or another argument ({error}); pass it one, "
+            f"as in `lambda: {name}(2)`"
+        ) from error
 
 
 def _run(pool: Pool, rng: random.Random, seed: int) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kvquarry_core.retention import ChunkEnding, Landmarks, Retention
@@ -60,7 +60,12 @@ def check_prompt(retention: Retention, prompt: RandomPrompt, rng: random.Random)
 
 
 def _kept(retention: Retention, lengths: range, landmarks: Landmarks) -> list[int]:
-    kept = list(retention.kept(lengths, landmarks))
+    answer = retention.kept(lengths, landmarks)
+    require(
+        isinstance(answer, Sequence),
+        f"what is kept is a {type(answer).__name__}; it must be a sequence, as a list is",
+    )
+    kept = list(answer)
     require(set(kept) <= set(lengths), f"{kept} are not all among the lengths {lengths}")
     require(kept == sorted(set(kept)), f"{kept} do not ascend, or name a length twice")
     return kept

@@ -9,6 +9,8 @@ from kvquarry_core.policies import Catalog, PolicyNames, installed_policies
 from kvquarry_core.retention import Dense, Interval
 from kvquarry_tools.errors import InvalidOption
 
+_ENGINES_OWN = PolicyNames().retention
+
 
 def offered_retentions() -> tuple[str, ...]:
     """Those there are; no engine is here whose own setting one could go by."""
@@ -23,14 +25,19 @@ def checkpoints(name: str, alignment_tokens: int) -> Checkpoints:
         alignment_tokens: Hits end at multiples of this.
 
     Raises:
-        InvalidOption: There is no such retention.
+        InvalidOption: There is no such retention, or it leaves the choice to an engine.
     """
-    try:
-        retention = _catalog().make_retention(name)
-    except UsageError as error:
-        raise InvalidOption(str(error)) from error
+    retention = None
+    if name != _ENGINES_OWN:
+        try:
+            retention = _catalog().make_retention(name)
+        except UsageError as error:
+            raise InvalidOption(str(error)) from error
     if retention is None:
-        raise InvalidOption(f"--retention {name} leaves the choice to an engine; none is here")
+        raise InvalidOption(
+            f"--retention {name} leaves the choice to an engine's own setting, and simulate has no "
+            f"engine; choose one of {', '.join(offered_retentions())}"
+        )
     return Checkpoints(retention, alignment_tokens)
 
 
@@ -49,6 +56,6 @@ def interval_tokens(kept: Checkpoints) -> int | None:
 
 
 def _catalog() -> Catalog:
-    catalog, engines_own = installed_policies(), PolicyNames().retention
-    named = {name: make for name, make in catalog.retentions.items() if name != engines_own}
+    catalog = installed_policies()
+    named = {name: make for name, make in catalog.retentions.items() if name != _ENGINES_OWN}
     return replace(catalog, retentions=named)
