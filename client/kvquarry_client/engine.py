@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_client.channel import open_channel
+from kvquarry_client.errors import ClientError, ServiceError
 from kvquarry_client.inproc import open_inproc
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.session import Session
 from kvquarry_client.target import Target, parse_target
 from kvquarry_client.waiting import retry_while_away
 from kvquarry_client.wire import plans
-from kvquarry_core.errors import UsageError
+from kvquarry_core.errors import Reason, UnknownPolicy, UsageError
 from kvquarry_core.pins import DEFAULT_PIN_CAP
 from kvquarry_core.plan import GroupSpec, Plan, make_plan
 from kvquarry_core.policies import NO_CHOICE_BUT_STAY, PolicyNames, installed_policies
@@ -84,11 +85,11 @@ def check_retention(policies: PolicyNames) -> None:
     """Refuse a retention that this process could not go by: unlike other policies it runs here.
 
     Raises:
-        UsageError: With those there are.
+        UsageError: There is none of the name, or it is not to be had; the message says why.
     """
     try:
         installed_policies().make_retention(policies.or_else(PolicyNames()).retention)
-    except UsageError as error:
+    except UnknownPolicy as error:
         raise UsageError(
             error.reason,
             f"{error}. A retention runs in the engine's process: install its package there, too, "
@@ -115,14 +116,23 @@ def _open_remote(
 ) -> OpenedPool:
     channel = open_channel(target)
     stub = pool_pb2_grpc.PoolServiceStub(channel)
-    opened: pool_pb2.OpenPoolResponse = retry_while_away(
-        lambda: stub.OpenPool(request, timeout=_CALL_TIMEOUT_S),
-        target,
-        timeout_s=connect_timeout_s,
-    )
-    plans.check_same_plan(plan, opened.plan)
+    try:
+        opened: pool_pb2.OpenPoolResponse = retry_while_away(
+            lambda: stub.OpenPool(request, timeout=_CALL_TIMEOUT_S),
+            target,
+            timeout_s=connect_timeout_s,
+        )
+    except ServiceError as error:
+        raise _naming_the_service(error, request, target) from error
     names = plans.policies_from_wire(opened.policies)
-    check_retention(names)
+    session = Session(channel, target, opened, plan, reconnect_timeout_s=connect_timeout_s)
+    try:
+        plans.check_same_plan(plan, opened.plan)
+        check_retention(names)
+    except (ClientError, UsageError):
+        # Nobody will attach: until the service gives up waiting the pool would stand in the way.
+        session.close()
+        raise
     if opened.earlier_was_attached:
         logger.warning(
             "engine %s has taken the pool of an attached engine of its name at %s: if that was no "
@@ -130,8 +140,24 @@ def _open_remote(
             request.engine,
             target,
         )
-    session = Session(channel, target, opened, plan, reconnect_timeout_s=connect_timeout_s)
     session.start()
     _ledgers[opened.pool_id] = session
     atexit.register(session.close)
     return OpenedPool(opened.pool_id, opened.incarnation, plan, names)
+
+
+def _naming_the_service(
+    error: ServiceError, request: pool_pb2.OpenPoolRequest, target: Target
+) -> ServiceError:
+    """A refusal of a policy that says who lacks what; any other as it is."""
+    if error.reason != Reason.UNKNOWN_POLICY.value:
+        return error
+    kind, offered = (error.metadata.get(key, "") for key in ("policy_kind", "offered"))
+    if kind in request.policies.DESCRIPTOR.fields_by_name:
+        text = (
+            f"the service at {target} offers no {kind} {getattr(request.policies, kind)!r} "
+            f"(KVQUARRY_{kind.upper()}); install its package there, too, or choose one of {offered}"
+        )
+    else:
+        text = f"the service at {target} refuses the pool: {error.message}"
+    return ServiceError(error.reason, text, error.metadata)

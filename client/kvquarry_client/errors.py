@@ -62,12 +62,14 @@ class ServiceError(ClientError):
 
     Attributes:
         reason: Stable, machine-readable cause, such as ``STALE_INCARNATION``.
+        message: What to change, for people.
         metadata: Details by name.
     """
 
     def __init__(self, reason: str, message: str, metadata: Mapping[str, str]) -> None:
         super().__init__(f"{message} ({reason})")
         self.reason = reason
+        self.message = message
         self.metadata = dict(metadata)
 
 

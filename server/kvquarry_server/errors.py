@@ -10,7 +10,7 @@ from google.protobuf import any_pb2
 from grpc import StatusCode
 
 from kvquarry.v1alpha import status_pb2
-from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.errors import Reason, UnknownPolicy, UsageError
 from kvquarry_server.faults import ServiceError, ServiceReason
 
 #: Names whose reasons these are, as ``ErrorInfo.domain`` asks.
@@ -80,6 +80,8 @@ class WireError:
 
 def wire_error(error: UsageError | ServiceError, **metadata: str) -> WireError:
     """An error of ours, ready to travel."""
+    if isinstance(error, UnknownPolicy):
+        metadata |= {"policy_kind": error.kind, "offered": _shortened(", ".join(error.offered))}
     return WireError(error.reason, _shortened(str(error)), metadata)
 
 

@@ -4,12 +4,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kvquarry_client import engine
 from kvquarry_client.engine import OpenedPool, open_pool
-from kvquarry_client.errors import ServiceError
+from kvquarry_client.errors import PlanMismatch, ServiceError
 from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.plan import make_plan
 from kvquarry_core.policies import ENTRY_POINT_GROUP, NO_CHOICE_BUT_STAY, PolicyNames
 from tests.client.pools import HYBRID
 from tests.contract.installed_package import note_installed
@@ -42,7 +45,10 @@ def package(tmp_path: Path) -> str:
 
 
 def opened(target: str, retention: str = "") -> OpenedPool:
-    policies = NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "", "", retention))
+    return opened_with(target, NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "", "", retention)))
+
+
+def opened_with(target: str, policies: PolicyNames) -> OpenedPool:
     return open_pool(
         target,
         engine="engine",
@@ -53,6 +59,12 @@ def opened(target: str, retention: str = "") -> OpenedPool:
         connect_timeout_s=10,
         policies=policies,
     )
+
+
+def pools_of(service: RunningService) -> list[Any]:
+    shown = kvquarry("status", "--json", "--target", service.target)
+    pools: list[Any] = json.loads(shown.stdout)["pools"]
+    return pools
 
 
 def installed_at_the_service(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -67,8 +79,7 @@ def test_an_engine_that_does_not_choose_hears_the_services_choice(service: Runni
 
 def test_an_engines_choice_wins_and_is_shown(service: RunningService) -> None:
     assert opened(service.target, "last").policies.retention == "last"
-    shown = kvquarry("status", "--json", "--target", service.target)
-    (pool,) = json.loads(shown.stdout)["pools"]
+    (pool,) = pools_of(service)
     assert pool["policies"]["retention"] == "last"
 
 
@@ -90,20 +101,51 @@ def test_a_name_that_the_service_does_not_know_is_refused_with_those_it_does(
     service: RunningService, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(package)
-    with pytest.raises(ServiceError, match="there are engine, dense, boundaries, last") as caught:
+    with pytest.raises(ServiceError) as caught:
         opened(service.target, "powers")
     assert caught.value.reason == "UNKNOWN_POLICY"
+    assert caught.value.message == (
+        f"the service at {service.target} offers no retention 'powers' (KVQUARRY_RETENTION); "
+        "install its package there, too, or choose one of engine, dense, boundaries, last, every-N"
+    )
+
+
+def test_a_policy_that_the_service_cannot_load_is_refused_by_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {ENTRY_POINT_GROUP: {"eviction.gone": "no_such_module:Gone"}}
+    note_installed(tmp_path, "kvq-bad", entries)
+    installed_at_the_service(monkeypatch, str(tmp_path))
+    with running_service() as service:
+        match = f"the service at {service.target} refuses the pool: package kvq-bad offers eviction"
+        with pytest.raises(ServiceError, match=match):
+            opened_with(service.target, NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "gone", "", "")))
+
+
+def test_a_number_that_makes_no_sense_is_no_package_that_lacks() -> None:
+    with pytest.raises(UsageError, match="N in every-N is a whole number from 1") as caught:
+        opened("unix:/nowhere/at/all", "every-007")
+    assert "install" not in str(caught.value)
 
 
 def test_an_engine_that_lacks_the_package_of_the_services_choice_says_so(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed_at_the_service(monkeypatch, package)
-    with (
-        running_service("--retention", "powers") as service,
-        pytest.raises(UsageError, match=r"no retention 'powers'.* install its package there"),
-    ):
+    with running_service("--retention", "powers") as service:
+        with pytest.raises(UsageError, match=r"no retention 'powers'.* install its package there"):
+            opened(service.target)
+        assert pools_of(service) == []
+
+
+def test_a_pool_that_is_cut_otherwise_is_closed_before_the_engine_gives_up(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would attach to it: it would hold its share of the service until attach-seconds."""
+    monkeypatch.setattr(engine, "make_plan", lambda groups, size: make_plan(groups, size // 2))
+    with pytest.raises(PlanMismatch):
         opened(service.target)
+    assert pools_of(service) == []
 
 
 def test_a_package_that_is_installed_at_both_is_gone_by(

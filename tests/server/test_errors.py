@@ -4,7 +4,7 @@ import pytest
 from grpc import StatusCode
 
 from kvquarry.v1alpha import status_pb2
-from kvquarry_core.errors import Reason, UsageError
+from kvquarry_core.errors import Reason, UnknownPolicy, UsageError
 from kvquarry_server import faults
 from kvquarry_server.errors import ERROR_DOMAIN, STATUS_OF, wire_error
 from kvquarry_server.faults import ServiceError, ServiceReason, WorkerMismatch
@@ -59,3 +59,9 @@ def test_a_long_message_is_cut_between_characters(letter: str) -> None:
     message = wire_error(UsageError(Reason.INVALID_ARGUMENT, letter * 5000)).message
     assert len(message.encode()) < 1100
     assert set(message.removesuffix(" ...")) == {letter}
+
+
+def test_who_asks_for_a_policy_that_is_not_there_hears_which_kind_and_which_there_are() -> None:
+    error = wire_error(UnknownPolicy("retention", "powers", ("dense", "last")))
+    assert error.reason is Reason.UNKNOWN_POLICY
+    assert error.metadata == {"policy_kind": "retention", "offered": "dense, last"}
