@@ -1,13 +1,16 @@
 """From a finished plan to an open pool, in the process that holds the scheduler."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from kvquarry_client.engine import OpenedPool, open_pool
 from kvquarry_client.errors import PlanMismatch
+from kvquarry_core.policies import PolicyNames
 from kvquarry_vllm import capacity
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.log import logger
+from kvquarry_vllm.policy_words import is_widened, policies_said
 from kvquarry_vllm.settings import Settings
 from kvquarry_vllm.work import model_work
 
@@ -50,7 +53,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         worker_config.retention = opened.policies.retention
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation
-    _say_what_is_open(config)
+    _say_what_is_open(config, opened.policies)
 
 
 def _check_capacity(config: MixedKVCacheConfig, largest: capacity.RequestSize) -> None:
@@ -73,10 +76,12 @@ def _check_same_plan(config: MixedKVCacheConfig, opened: OpenedPool) -> None:
         )
 
 
-def _say_what_is_open(config: MixedKVCacheConfig) -> None:
+def _say_what_is_open(config: MixedKVCacheConfig, policies: PolicyNames) -> None:
     plan = config.plan
-    logger.info(
-        "kvquarry pool %s of engine %s at %s: %d slabs; %s; retention %s",
+    logger.log(
+        # Who chose an interval is to see that it is not what he gets.
+        logging.WARNING if is_widened(config) else logging.INFO,
+        "kvquarry pool %s of engine %s at %s: %d slabs; %s; %s",
         config.pool_id,
         config.engine,
         config.target,
@@ -85,7 +90,7 @@ def _say_what_is_open(config: MixedKVCacheConfig) -> None:
             f"{c.num_blocks} blocks of {c.page_bytes} bytes a layer ({_padding(c)})"
             for c in plan.classes
         ),
-        config.retention,
+        policies_said(config, policies),
     )
 
 

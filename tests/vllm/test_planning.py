@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from kvquarry_core.work import Work
 from kvquarry_vllm import opening
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.gates import replacements, v0_32
+from kvquarry_vllm.log import logger
 from kvquarry_vllm.opening import PoolTooSmall
 from kvquarry_vllm.settings import Settings
 from tests.vllm.configurations import (
@@ -82,6 +84,70 @@ def test_a_model_in_scope_gets_an_open_pool(layers: dict[str, KVCacheSpec], open
     assert asked["num_workers"] == 1
     assert asked["connect_timeout_s"] == 7.0
     assert asked["work"] is None
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, retention: str) -> None:
+    """A service whose pools go by a retention."""
+
+    def open_pool(target: str, **asked: Any) -> OpenedPool:
+        plan = make_plan(asked["groups"], asked["pool_bytes"])
+        return OpenedPool("pool", 1, plan, PolicyNames("best-fit", "lru", "off", retention))
+
+    monkeypatch.setattr(opening, "open_pool", open_pool)
+
+
+BOUNDARIES_AND = "boundaries, and multiples of"
+OTHERS = "placement best-fit, eviction lru, relocation off, retention"
+
+
+@pytest.mark.parametrize(
+    ("retention", "interval", "said", "level"),
+    [
+        ("last", 0, "last", logging.INFO),
+        ("every-64", 0, "every-64", logging.INFO),
+        (
+            "every-100",
+            0,
+            "every-100 (every 1600 tokens: hits end at multiples of 64)",
+            logging.WARNING,
+        ),
+        ("engine", 0, "engine (prefix_cache_retention_interval 0: boundaries)", logging.INFO),
+        ("engine", None, "engine (prefix_cache_retention_interval None: dense)", logging.INFO),
+        (
+            "engine",
+            128,
+            f"engine (prefix_cache_retention_interval 128: {BOUNDARIES_AND} 128 where chunks end)",
+            logging.INFO,
+        ),
+    ],
+)
+def test_an_engine_says_which_policies_its_pool_goes_by_and_what_its_retention_comes_to(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    retention: str,
+    interval: int | None,
+    said: str,
+    level: int,
+) -> None:
+    chosen(monkeypatch, retention)
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        plan_for(
+            hybrid_layers(), [12 * MIB], cache_config__prefix_cache_retention_interval=interval
+        )
+    [record] = [one for one in caplog.records if "kvquarry pool" in one.getMessage()]
+    assert record.getMessage().endswith(f"; {OTHERS} {said}")
+    assert record.levelno == level
+
+
+def test_a_model_whose_checkpoints_cost_nothing_is_told_of_no_interval(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    chosen(monkeypatch, "every-100")
+    with caplog.at_level(logging.INFO, logger=logger.name):
+        plan_for(attention_layers(), [12 * MIB])
+    [record] = [one for one in caplog.records if "kvquarry pool" in one.getMessage()]
+    assert record.getMessage().endswith("retention every-100")
+    assert record.levelno == logging.INFO
 
 
 def test_the_pool_is_told_what_the_model_computes(opened: Calls) -> None:

@@ -1,12 +1,10 @@
 """Which checkpoints a simulated engine keeps, by the name of its retention."""
 
-import math
 from dataclasses import replace
 
 from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.errors import UsageError
 from kvquarry_core.policies import Catalog, PolicyNames, installed_policies
-from kvquarry_core.retention import Dense, Interval
 from kvquarry_tools.errors import InvalidOption
 
 _ENGINES_OWN = PolicyNames().retention
@@ -39,20 +37,6 @@ def checkpoints(name: str, alignment_tokens: int) -> Checkpoints:
             f"engine; choose one of {', '.join(offered_retentions())}"
         )
     return Checkpoints(retention, alignment_tokens)
-
-
-def interval_tokens(kept: Checkpoints) -> int | None:
-    """How far apart checkpoints are; None where only boundaries count, or nobody knows.
-
-    A hit ends where the blocks of all groups end, so ``every-100`` with blocks of 16 tokens keeps
-    one every 400.
-    """
-    match kept.retention:
-        case Dense():
-            return kept.alignment_tokens
-        case Interval(tokens):
-            return math.lcm(kept.alignment_tokens, tokens)
-    return None
 
 
 def _catalog() -> Catalog:

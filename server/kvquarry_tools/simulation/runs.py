@@ -8,7 +8,7 @@ from kvquarry_core.ids import ClassId, KindId
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_tools.planning.report import KIND_NAMES
 from kvquarry_tools.simulation.belady import Belady, Sizes
-from kvquarry_tools.simulation.checkpoints import checkpoints, interval_tokens
+from kvquarry_tools.simulation.checkpoints import checkpoints
 from kvquarry_tools.simulation.policies import PLAIN_KINDS, check_kinds
 from kvquarry_tools.simulation.replay.arrivals import arrivals
 from kvquarry_tools.simulation.replay.engine import EngineLimits, ReplayEngine
@@ -58,7 +58,7 @@ def simulate(
         raise whole_trace_refused(trace, holds, settings.memory_bytes)
     figures = replace(
         _figures(pool, tally),
-        interval_tokens=interval_tokens(rule),
+        interval_tokens=rule.interval_tokens,
         work_hit_rate=_work_hit_rate(settings, tally),
     )
     # Of memory without end every share is nothing.
