@@ -50,6 +50,8 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
     for attachment in pool["attachments"]:
         yield f"engine {_attachment(attachment)}"
     yield f"  pool      {pool['pool_id']}  {pool['model']}".rstrip()
+    if any(pool["policies"].values()):
+        yield f"  policies  {_policies(pool)}"
     yield f"  workers   {_workers(pool)}"
     yield (
         f"  memory    {_size(usage['used_size_bytes'])} used of "
@@ -65,12 +67,29 @@ def _pool_lines(pool: PlainStatus) -> Iterator[str]:
         f"  requests  {pool['request_count']} now, {counters['admission_count']} admitted, "
         f"{_times(counters['refusal_count'])} made to wait for blocks"
     )
+    if pool["policies"]["relocation"] not in {"", "off"}:
+        yield f"  moves     {_moves(pool)}"
     if any(pool["work"].values()):
         yield f"  work      {_work(pool['work'])}"
     if pool["pin_count"] or counters["refused_pin_count"] or counters["broken_pin_count"]:
         yield f"  pins      {_pins(pool)}"
     yield ""
     yield from (f"  {line}" for line in _aligned(_class_rows(pool)))
+
+
+def _policies(pool: PlainStatus) -> str:
+    """By kind; a service from before there was a kind says nothing of it."""
+    return ", ".join(f"{kind} {name}" for kind, name in pool["policies"].items() if name)
+
+
+def _moves(pool: PlainStatus) -> str:
+    """Blocks of any class, and how much was copied for them."""
+    plan, counts = pool["plan"], pool["counters"]["move_counts"]
+    moved_bytes = sum(
+        count * plan["size_classes"][index]["stride_bytes"] * plan["region_count"]
+        for index, count in enumerate(counts)
+    )
+    return f"{sum(counts)} blocks so far, {_size(moved_bytes)}"
 
 
 def _work(work: PlainStatus) -> str:

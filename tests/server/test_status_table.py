@@ -6,6 +6,7 @@ import pytest
 
 from kvquarry_core.ids import GroupId, Handle
 from kvquarry_core.messages import AdmitRequest
+from kvquarry_core.policies import PolicyNames
 from kvquarry_core.work import Work
 from kvquarry_server.conversion.statuses import plain, status_to_wire
 from kvquarry_server.operations import Batch, Free, Take
@@ -37,6 +38,7 @@ def test_a_pool_shows_its_engine_workers_memory_tokens_and_blocks() -> None:
         "",
         "engine engine, incarnation 1, attached",
         f"  pool      {pool_id}  tiny",
+        "  policies  placement affinity, eviction lru, relocation off, retention engine",
         "  workers   1 of 1 registered (0: cpu:0)",
         "  memory    1.0 KiB used of 5.5 KiB, 9 of 12 slabs unassigned",
         "  tokens    8 looked up: 0 hit (0.0%), 8 missed",
@@ -91,3 +93,19 @@ def test_tries_that_found_no_blocks_are_no_refused_requests() -> None:
         attachment.apply(Batch(number, [larger_than_the_pool]))
         line = f"  requests  0 now, 0 admitted, {times} made to wait for blocks"
         assert line in table(registry).splitlines()
+
+
+def test_a_pool_whose_blocks_may_move_shows_how_many_did() -> None:
+    registry = Registry(Policy(), FakeClock())
+    names = PolicyNames("", "", "evacuate", "every-4096")
+    attachment = registry.open(replace(open_request(), policies=names))
+    lines = table(registry).splitlines()
+    assert (
+        "  policies  placement affinity, eviction lru, relocation evacuate, retention " in lines[4]
+    )
+    assert lines[4].endswith("retention every-4096")
+    assert "  moves     0 blocks so far, 0 B" in lines
+    attachment.pool.store.num_moves[:] = [8, 1]
+    assert "  moves     9 blocks so far, 1.5 KiB" in table(registry).splitlines()
+    registry.open(open_request())
+    assert "moves" not in table(registry)
