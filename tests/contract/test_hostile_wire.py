@@ -190,6 +190,17 @@ def test_the_longest_error_still_reaches_the_client(channel: grpc.Channel, name:
     assert refused(failure.value).reason == "INVALID_ARGUMENT"
 
 
+def test_the_longest_refusal_of_a_policy_still_reaches_the_client(
+    channel: grpc.Channel, name: str
+) -> None:
+    """Beside its text it carries the names that there are."""
+    request = open_request(name)
+    request.policies.placement = "\N{PILE OF POO}" * 5000
+    with pytest.raises(grpc.RpcError) as failure:
+        open_engine(channel, request)
+    assert refused(failure.value).reason == "UNKNOWN_POLICY"
+
+
 def test_a_stream_that_says_no_message_ends_and_the_pool_stays(
     channel: grpc.Channel, name: str
 ) -> None:
