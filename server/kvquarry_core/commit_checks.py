@@ -12,21 +12,27 @@ from kvquarry_core.plan import Plan
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.running import RunningRequests
 
+#: Where a commit's blocks stand among what its request holds, by member group of their kind; None
+#: where they do not stand together.
+Places = Sequence[int | None]
+
 
 def check_rows(
     store: BlockStore, lease: Lease, requests: RunningRequests, commits: Sequence[FullRows]
-) -> list[RequestRecord]:
-    """Whether all of these rows may be committed together; returns whose they are.
+) -> list[tuple[RequestRecord, Places]]:
+    """Whether all of these rows may be committed together; returns whose they are, and where.
 
     Raises:
         UsageError: One of them may not.
     """
     records = [requests.record(rows.handle) for rows in commits]
-    for record, rows in zip(records, commits, strict=True):
+    places = [
         _check_commit(store, lease, record, rows)
+        for record, rows in zip(records, commits, strict=True)
+    ]
     if len(commits) > 1:
         check_no_block_twice(store.plan, commits)
-    return records
+    return list(zip(records, places, strict=True))
 
 
 def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
@@ -45,7 +51,7 @@ def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
             )
 
 
-def _check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> None:
+def _check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: FullRows) -> Places:
     """Only its sole owner may commit a block, and only once; leased blocks are the client's own."""
     plan, kind = store.plan, rows.kind
     check_kind(plan, kind)
@@ -60,11 +66,15 @@ def _check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: 
             Reason.UNKNOWN_GROUP,
             f"{len(rows.hashes)} rows of kind {kind} have not {len(rows.blocks)} blocks",
         )
+    places = []
     for member, group in enumerate(members):
-        column = list(rows.blocks[member :: len(members)])
-        if record.place_of(group, column) is None:
+        column = rows.blocks[member :: len(members)]
+        place = record.place_of(group, column)
+        if place is None:
             check_blocks(plan, group, column)
             _check_each(store, group, column, leased=lease.blocks[group], held=record.held[group])
+        places.append(place)
+    return places
 
 
 def _check_each(

@@ -205,9 +205,9 @@ class Pool:
         Attention rows can be hit at once: whoever hits them reads them in the same step or
         later, after they were written. States can be hit from the next step on.
         """
-        records = check_rows(self.store, self.lease, self.requests, commits)
-        for record, rows in zip(records, commits, strict=True):
-            self._sharing.commit(record, rows)
+        checked = check_rows(self.store, self.lease, self.requests, commits)
+        for (record, places), rows in zip(checked, commits, strict=True):
+            self._sharing.commit(record, rows, places)
             self.totals.commits += len(rows.hashes)
             self.totals.count_lookup(record)
 

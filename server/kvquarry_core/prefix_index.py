@@ -118,9 +118,12 @@ class PrefixIndex:
             firsts = blocks[::width]
             for start, first in zip(range(0, len(blocks), width), firsts, strict=True):
                 self._rows[kind][first] = tuple(blocks[start : start + width])
-        for block_hash, first in zip(hashes, firsts, strict=True):
-            if found.setdefault(block_hash, first) != first:
-                self._twins[kind].setdefault(block_hash, {})[first] = None
+        # Mostly nobody has the content yet, and no row need be looked at by itself.
+        there = list(map(found.setdefault, hashes, firsts))
+        if there != list(firsts):
+            for block_hash, first, one in zip(hashes, firsts, there, strict=True):
+                if one != first:
+                    self._twins[kind].setdefault(block_hash, {})[first] = None
 
     def remove(self, gone: Rows) -> None:
         """Forget rows; equal ones that were kept aside take their places."""

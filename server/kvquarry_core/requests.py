@@ -53,7 +53,7 @@ class RequestRecord:
                 start = held.index(blocks[0], start)
             except ValueError:
                 return None
-        return start if held[start : start + len(blocks)] == blocks else None
+        return start if held[start : start + len(blocks)] == list(blocks) else None
 
     def remove(self, group: GroupId, blocks: Sequence[BlockId]) -> BlockId | None:
         """Take blocks out of ``held``; one that is not there is returned, and none is taken then.

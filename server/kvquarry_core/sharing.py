@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
+from kvquarry_core.commit_checks import Places
 from kvquarry_core.coordinator import Hit
 from kvquarry_core.evacuation import Evacuator
 from kvquarry_core.ids import BlockId, GroupId, KindId
@@ -54,16 +55,17 @@ class Sharing:
         self._supersession.note_hit(record, hit)
         self._resumption.note_hit(record, hit)
 
-    def commit(self, record: RequestRecord, rows: FullRows) -> None:
+    def commit(self, record: RequestRecord, rows: FullRows, places: Places) -> None:
         """Make rows findable that were checked to be the request's, or leased, and full."""
         members = self._plan.kinds[rows.kind]
-        for member, group in enumerate(members):
-            column = list(rows.blocks[member :: len(members)])
-            place = record.place_of(group, column)
+        for member, (group, place) in enumerate(zip(members, places, strict=True)):
             if place is None:
-                self._take_over(record, group, column)
-                place = len(record.held[group]) - len(column)
-            record.settled[group] = place + len(column)
+                self._take_over(record, group, rows.blocks[member :: len(members)])
+                record.settled[group] = len(record.held[group])
+            else:
+                # Of rows committed together those further back may have come first.
+                end = place + len(rows.hashes)
+                record.settled[group] = max(record.settled[group], end)
         contents = self._store.contents
         if self._plan.spec_of_kind(rows.kind).kind is GroupKind.RECURRENT_STATE:
             depth_tokens = self._committed_tokens(record)

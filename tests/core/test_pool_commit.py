@@ -1,7 +1,11 @@
 """Commits: what can be hit, from when on, and at which length."""
 
+import pytest
+
+from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import ClassId, Handle
-from kvquarry_core.messages import Admission, AdmitRequest, RefusalCause
+from kvquarry_core.integrity import check_integrity
+from kvquarry_core.messages import Admission, AdmitRequest, FullRows, RefusalCause
 from kvquarry_core.pool import Pool
 from tests.core.small_pools import (
     ATTENTION,
@@ -97,3 +101,17 @@ def test_whoever_hits_a_state_is_granted_another_one_to_write() -> None:
         assert hit != granted
         assert pool.store.contents.commitment(LARGE, hit) is not None
         assert pool.store.contents.commitment(LARGE, granted) is None
+
+
+def test_rows_committed_together_may_come_in_any_order_and_none_twice() -> None:
+    pool = Pool(one_class(num_blocks=20))
+    admit(pool, R1, "abc")
+    [blocks] = take_all(pool, R1)
+    names = hashes("abc")
+    pool.commit_rows([FullRows(R1, ATTENTION, names[n : n + 1], blocks[n : n + 1]) for n in (1, 0)])
+    with pytest.raises(UsageError) as twice:
+        pool.commit(R1, ATTENTION, names[1], (blocks[1],))
+    assert twice.value.reason is Reason.ALREADY_COMMITTED
+    pool.commit(R1, ATTENTION, names[2], (blocks[2],))
+    assert admit(pool, R2, "abcd").hit_tokens == 3
+    check_integrity(pool)
