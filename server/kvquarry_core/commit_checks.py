@@ -9,12 +9,8 @@ from kvquarry_core.ids import BlockId, GroupId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import FullRows
 from kvquarry_core.plan import Plan
-from kvquarry_core.requests import RequestRecord
+from kvquarry_core.requests import Places, RequestRecord
 from kvquarry_core.running import RunningRequests
-
-#: Where a commit's blocks stand among what its request holds, by member group of their kind; None
-#: where they do not stand together.
-Places = Sequence[int | None]
 
 
 def check_rows(

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, KindId, SlabId
 from kvquarry_core.promise import Promise
 
+#: Where a commit's blocks stand among what its request holds, by member group of their kind; None
+#: where they do not stand together.
+Places = Sequence[int | None]
+
 
 @dataclass(slots=True)
 class RequestRecord:

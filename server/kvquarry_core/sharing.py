@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from kvquarry_core.block_store import BlockStore
-from kvquarry_core.commit_checks import Places
 from kvquarry_core.coordinator import Hit
 from kvquarry_core.evacuation import Evacuator
 from kvquarry_core.ids import BlockId, GroupId, KindId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import FullRows
 from kvquarry_core.plan import GroupKind
-from kvquarry_core.requests import RequestRecord
+from kvquarry_core.requests import Places, RequestRecord
 from kvquarry_core.resumption import Resumption
 from kvquarry_core.supersession import Supersession
 
