@@ -68,6 +68,20 @@ def test_a_step_of_many_requests_is_two_operations() -> None:
     assert len(builder) == 0
 
 
+def test_columns_stay_within_what_the_service_takes() -> None:
+    """Long prompts of many requests in one step, twelve groups of a kind."""
+    builder = BatchBuilder()
+    num_rows, num_members = 512, 12
+    names, blocks = [BlockHash(b"x")] * num_rows, [BlockId(1)] * num_rows * num_members
+    for number in range(16):
+        call(builder, "take", number)
+        builder.commit(FullRows(Handle(number), KindId(0), names, blocks))
+    operations = builder.finish(1, quiet=True).batch.operations
+    sizes = [len(one.commit.blocks) for one in operations if one.HasField("commit")]
+    assert sum(sizes) == 16 * len(blocks)
+    assert max(sizes) <= 65_536
+
+
 def test_what_is_committed_was_taken_before() -> None:
     """A commit of blocks taken before, a take, and the commit of what was taken."""
     builder = BatchBuilder()

@@ -20,6 +20,8 @@ from kvquarry_core.messages import (
 _WEIGHT_OF_FREE = 8
 
 
+#: A column that is so long is joined no more: the service takes four times as many rows.
+_LONG_COLUMN = 16_384
 #: Sorts that are joined although operations of the other stand in between.
 _JOINED_ACROSS = frozenset({"take", "commit"})
 
@@ -119,6 +121,8 @@ class BatchBuilder:
         columns.hashes.extend(rows.hashes)
         columns.blocks.extend(rows.blocks)
         self.weight += len(rows.hashes)
+        if len(columns.blocks) >= _LONG_COLUMN:
+            self._open.pop("commit", None)
 
     def drop(self, handle: Handle, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add blocks to a Drop."""
