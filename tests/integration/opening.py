@@ -1,6 +1,8 @@
 """Pools opened at a service, for the tests that need no vLLM."""
 
-from kvquarry_client.engine import ledger_of, open_pool
+from typing import Any
+
+from kvquarry_client.engine import OpenedPool, ledger_of, open_pool
 from kvquarry_client.ledger import Ledger
 from kvquarry_client.registration import WorkerMemory, register_worker
 from kvquarry_client.target import parse_target
@@ -21,14 +23,8 @@ def opened(
     timeout_s: float = 10,
 ) -> tuple[Ledger, Plan]:
     """A pool whose only worker has registered."""
-    pool = open_pool(
-        target,
-        engine=engine,
-        groups=groups,
-        pool_bytes=pool_bytes,
-        num_workers=1,
-        model="made up",
-        connect_timeout_s=timeout_s,
+    pool = pool_of(
+        target, engine, groups=groups, pool_bytes=pool_bytes, connect_timeout_s=timeout_s
     )
     views = tuple(planned_views(pool.plan))
     register_worker(
@@ -39,3 +35,15 @@ def opened(
         timeout_s=timeout_s,
     )
     return ledger_of(pool.pool_id), pool.plan
+
+
+def pool_of(target: str, engine: str = "engine", **chosen: Any) -> OpenedPool:  # noqa: ANN401
+    """A pool of the small hybrid that no worker has registered with, but for what is chosen."""
+    usual: dict[str, Any] = {
+        "groups": HYBRID,
+        "pool_bytes": POOL_BYTES,
+        "num_workers": 1,
+        "model": "made up",
+        "connect_timeout_s": 10,
+    }
+    return open_pool(target, engine=engine, **usual | chosen)

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from kvquarry_client import engine
-from kvquarry_client.engine import OpenedPool, open_pool
+from kvquarry_client.engine import OpenedPool
 from kvquarry_client.errors import PlanMismatch, ServiceError
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.plan import make_plan
 from kvquarry_core.policies import ENTRY_POINT_GROUP, NO_CHOICE_BUT_STAY, PolicyNames
-from tests.client.pools import HYBRID
 from tests.contract.installed_package import note_installed
 from tests.contract.kvquarry_command import kvquarry
 from tests.contract.running_service import RunningService, running_service
-from tests.integration.opening import POOL_BYTES
+from tests.integration.opening import pool_of
 
 SOURCE = """
 class Powers:
@@ -45,20 +44,8 @@ def package(tmp_path: Path) -> str:
 
 
 def opened(target: str, retention: str = "") -> OpenedPool:
-    return opened_with(target, NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "", "", retention)))
-
-
-def opened_with(target: str, policies: PolicyNames) -> OpenedPool:
-    return open_pool(
-        target,
-        engine="engine",
-        groups=HYBRID,
-        pool_bytes=POOL_BYTES,
-        num_workers=1,
-        model="made up",
-        connect_timeout_s=10,
-        policies=policies,
-    )
+    policies = NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "", "", retention))
+    return pool_of(target, policies=policies)
 
 
 def pools_of(service: RunningService) -> list[Any]:
@@ -118,8 +105,9 @@ def test_a_policy_that_the_service_cannot_load_is_refused_by_where_it_is(
     installed_at_the_service(monkeypatch, str(tmp_path))
     with running_service() as service:
         match = f"the service at {service.target} refuses the pool: package kvq-bad offers eviction"
+        policies = NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "gone", "", ""))
         with pytest.raises(ServiceError, match=match):
-            opened_with(service.target, NO_CHOICE_BUT_STAY.or_else(PolicyNames("", "gone", "", "")))
+            pool_of(service.target, policies=policies)
 
 
 def test_a_number_that_makes_no_sense_is_no_package_that_lacks() -> None:
