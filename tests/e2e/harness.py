@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kvquarry_vllm.demo.engine import EngineRun
-from kvquarry_vllm.demo.job import EngineJob, EngineResult, PromptRequest, Wave
+from kvquarry_vllm.demo.job import (
+    EngineJob,
+    EngineResult,
+    PromptRequest,
+    RequestResult,
+    Wave,
+)
 from kvquarry_vllm.demo.service import read_status
 from kvquarry_vllm.demo.workload import equality_waves
 
@@ -16,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
 ENGINE_TIMEOUT_S = 240.0
 EXIT_TIMEOUT_S = 30.0
+#: How far a logprob may be off where both sides round otherwise: a hundred times what was seen.
+_ROUNDING = 1e-4
 
 
 class Engines:
@@ -73,6 +81,28 @@ def differing(stock: EngineResult, other: EngineResult) -> list[int]:
     assert other.requests, "nothing was compared"
     pairs = zip(stock.requests, other.requests, strict=False)
     return [index for index, (one, two) in enumerate(pairs) if one.bits != two.bits]
+
+
+def differing_beyond_rounding(stock: EngineResult, other: EngineResult) -> list[int]:
+    """The requests that got other tokens, or a token's logprob that rounding does not explain."""
+    assert len(other.requests) == len(stock.requests)
+    pairs = zip(stock.requests, other.requests, strict=True)
+    return [index for index, (one, two) in enumerate(pairs) if not _are_near(one, two)]
+
+
+def _are_near(one: RequestResult, two: RequestResult) -> bool:
+    logprobs = zip(_said_logprobs(one), _said_logprobs(two), strict=False)
+    return one.tokens == two.tokens and all(abs(a - b) < _ROUNDING for a, b in logprobs)
+
+
+def _said_logprobs(result: RequestResult) -> list[float]:
+    """Those of the tokens that were said."""
+    return [
+        candidate.logprob
+        for token, place in zip(result.tokens, result.candidates, strict=True)
+        for candidate in place
+        if candidate.token == token
+    ]
 
 
 def pools_of(target: str, engine: str) -> Sequence[Any]:

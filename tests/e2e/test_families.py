@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kvquarry_vllm.demo.preflight import this_processor
 from tests.e2e.families.catalogue import FAMILIES
 from tests.e2e.families.drafted import parting_waves
 from tests.e2e.families.run import FAULT
-from tests.e2e.harness import ROOT, differing
+from tests.e2e.harness import ROOT, differing, differing_beyond_rounding
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -29,9 +29,13 @@ NEVER_HIT = ("whisper",)
 AT_NIGHT = ("deepseek", "llama-drafted")
 #: The last requests of families with drafts.
 NUM_PARTING = sum(map(len, parting_waves()))
-#: The CPU build goes on from a chunk's end otherwise than within one, stock against stock: equal
-#: only where hits are equal, which a tight pool cannot promise for long.
+#: The CPU build rounds otherwise behind a hit or a chunk than within one, stock against stock
+#: in a smaller pool: bits are equal where hits are, which a tight pool cannot promise for long.
+#: Gemma-4's 32 bits tell that from a fault, LFM2's 16 do not.
+ROUNDED_BY_HITS = ("gemma4",)
 NOT_FOR_LONG = ("lfm2",)
+
+Compare = Callable[[EngineResult, EngineResult], list[int]]
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,16 @@ def test_prompts_hit_no_less_than_with_stocks_blocks(run: Run, family: str) -> N
     assert (hits[1] == 0) == (family in NEVER_HIT)
 
 
-def test_a_planted_fault_shows_in_a_familys_outputs(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("family", "compare"), [("granite", differing), ("gemma4", differing_beyond_rounding)]
+)
+def test_a_planted_fault_shows_in_a_familys_outputs(
+    run: Run, family: str, compare: Compare
+) -> None:
     """The negative control: without zeroing, attention reads what the pool was filled with."""
-    stock, faulty = run.answers("granite", "stock"), run.answers("granite", FAULT)
+    stock, faulty = run.answers(family, "stock"), run.answers(family, FAULT)
     assert faulty.result.served_by_kvquarry
-    assert differing(stock.result, faulty.result) != []
+    assert compare(stock.result, faulty.result) != []
 
 
 def assert_drafts_are_stocks(stock: Answers, ours: Answers) -> None:
@@ -171,6 +180,7 @@ def test_a_longer_run_equals_stock(tmp_path: Path, family: str) -> None:
     run = run_families(tmp_path, 14, [family])
     stock, ours = run.answers(family, "stock"), run.answers(family, "ours")
     assert ours.result.served_by_kvquarry
-    assert differing(stock.result, ours.result) == []
+    compare = differing_beyond_rounding if family in ROUNDED_BY_HITS else differing
+    assert compare(stock.result, ours.result) == []
     if FAMILIES[family].drafts_by:
         assert_drafts_are_stocks(stock, ours)

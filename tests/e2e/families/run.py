@@ -32,7 +32,7 @@ _MODEL_TOKENS = 1024
 _NUM_DRAFTS = 3
 #: Families that are run once more, under this name, with a module of ``tests.e2e.sabotage``. What
 #: was planted stays, and a later one's family does not mind.
-FAULTS = {"gemma3-eagle": "no_margin", "granite": "skip_zeroing"}
+FAULTS = {"gemma3-eagle": "no_margin", "gemma4": "skip_zeroing", "granite": "skip_zeroing"}
 FAULT = "faulty"
 
 
