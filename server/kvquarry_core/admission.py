@@ -17,12 +17,12 @@ from kvquarry_core.coordinator import Hit
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation
 from kvquarry_core.gate import Gate
 from kvquarry_core.granting import Granter
-from kvquarry_core.ids import BlockId
 from kvquarry_core.messages import Admission, AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.promise import Promise
 from kvquarry_core.running import RunningRequests
 from kvquarry_core.sharing import Sharing
 from kvquarry_core.sizing import Sizing
+from kvquarry_core.touched import Touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Entry:
 
     request: AdmitRequest
     hit: Hit
-    touched: Sequence[set[BlockId]]
+    touched: Touched
     promise: Promise
     concession: Concession | None
 

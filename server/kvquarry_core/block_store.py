@@ -87,10 +87,10 @@ class BlockStore:
             idle[size_class] -= sum(not slabs.num_used_in(slab) for slab in theirs)
         return Room(self.plan, own, idle, slabs.num_unassigned)
 
-    def room_at_worst(self, touched: Sequence[set[BlockId]]) -> Room:
+    def room_at_worst(self, num_touched: Sequence[int]) -> Room:
         """The same as if each touched block were the only cached one of an idle slab."""
-        own = [self.num_own(one) - len(touched[one]) for one in self._class_ids]
-        idle = [max(self.cache.num_idle(one) - len(touched[one]), 0) for one in self._class_ids]
+        own = [self.num_own(one) - num_touched[one] for one in self._class_ids]
+        idle = [max(self.cache.num_idle(one) - num_touched[one], 0) for one in self._class_ids]
         return Room(self.plan, own, idle, self.slabs.num_unassigned)
 
     # Granted blocks.
@@ -102,12 +102,15 @@ class BlockStore:
         self.num_granted[size_class] += len(blocks)
         return blocks
 
-    def spend(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+    def spend(
+        self, size_class: ClassId, blocks: Sequence[BlockId], *, may_be_dirty: bool = True
+    ) -> None:
         """Granted blocks become a request's own; whoever spends them zeroes the dirty ones."""
         refs = self._refs[size_class]
         for block in blocks:
             refs[block] = 1
-        self.slabs.clean(size_class, blocks)
+        if may_be_dirty:
+            self.slabs.clean(size_class, blocks)
         self.num_granted[size_class] -= len(blocks)
 
     def give_back(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:

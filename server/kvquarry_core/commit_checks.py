@@ -64,7 +64,7 @@ def _check_commit(store: BlockStore, lease: Lease, record: RequestRecord, rows: 
         )
     places = []
     for member, group in enumerate(members):
-        column = rows.blocks[member :: len(members)]
+        column = rows.blocks if len(members) == 1 else rows.blocks[member :: len(members)]
         place = record.place_of(group, column)
         if place is None:
             check_blocks(plan, group, column)

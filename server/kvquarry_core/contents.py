@@ -69,7 +69,7 @@ class Contents:
         used = [block for block in blocks if hashes[block] is not None]
         self.priorities.raise_to(priority, size_class, used)
 
-    def commit(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
+    def commit(self, kind: KindId, hashes: Sequence[BlockHash], blocks: list[BlockId]) -> None:
         """Make referenced rows findable.
 
         Args:
@@ -79,7 +79,8 @@ class Contents:
         """
         hash_of, width = self._hashes[self._plan.class_of_kind(kind)], len(self._plan.kinds[kind])
         for member in range(width):
-            for block_hash, block in zip(hashes, blocks[member::width], strict=True):
+            column = blocks if width == 1 else blocks[member::width]
+            for block_hash, block in zip(hashes, column, strict=True):
                 hash_of[block] = block_hash
         self._index.insert(kind, hashes, blocks)
 
@@ -87,7 +88,7 @@ class Contents:
         self,
         kind: KindId,
         hashes: Sequence[BlockHash],
-        blocks: Sequence[BlockId],
+        blocks: list[BlockId],
         depth_tokens: int,
     ) -> None:
         """The same for checkpoints that sum up so many tokens (0: unknown).

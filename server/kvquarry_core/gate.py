@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import NOTHING_HIT, Hit
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
-from kvquarry_core.ids import BlockId, ClassId
+from kvquarry_core.ids import ClassId
 from kvquarry_core.messages import Refusal, RefusalCause
+from kvquarry_core.touched import Touched
 
 
 class Gate:
@@ -24,20 +25,18 @@ class Gate:
         self._store = store
         self._evacuator = evacuator
         self._class_ids = [ClassId(index) for index in range(len(store.plan.classes))]
-        self._nothing: Sequence[set[BlockId]] = [set() for _ in self._class_ids]
+        self._nothing = Touched.of([set() for _ in self._class_ids])
 
-    def fits(self, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None) -> bool:
+    def fits(self, demand: Sequence[int], touched: Touched | None = None) -> bool:
         """Whether ``demand[c]`` blocks of every class ``c`` can be had at once, moving nothing."""
         touched = touched or self._nothing
         # Mostly there is plenty, and nobody need look at each touched block.
         return (
-            self._store.room_at_worst(touched).num_spare_slabs(demand) >= 0
+            self._store.room_at_worst(touched.num_blocks).num_spare_slabs(demand) >= 0
             or self._store.room(touched).num_spare_slabs(demand) >= 0
         )
 
-    def way(
-        self, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
-    ) -> Evacuation | None:
+    def way(self, demand: Sequence[int], touched: Touched | None = None) -> Evacuation | None:
         """What to clear so that a demand fits, mostly nothing; None where there is no way."""
         if self.fits(demand, touched):
             return NO_EVACUATION

@@ -78,6 +78,7 @@ class Granter:
                     blocks[group] = mine = list(islice(of_class, wanted[group]))
                     dirty[group] = self._store.slabs.dirty_among(size_class, mine)
                     record.granted[group] += mine
+                    record.may_be_dirty[group] |= bool(dirty[group])
         return Grant(tuple(blocks), tuple(dirty), self._evacuator.take_moves())
 
     def spend(self, record: RequestRecord, group: GroupId, num_blocks: int) -> list[BlockId]:
@@ -85,7 +86,9 @@ class Granter:
         granted = record.granted[group]
         taken = granted[:num_blocks]
         del granted[:num_blocks]
-        self._store.spend(self._plan.class_of_group[group], taken)
+        size_class, may_be_dirty = self._plan.class_of_group[group], record.may_be_dirty[group]
+        self._store.spend(size_class, taken, may_be_dirty=may_be_dirty)
+        record.may_be_dirty[group] &= bool(granted)
         record.held[group] += taken
         return taken
 
@@ -97,6 +100,7 @@ class Granter:
                 self._requests.note_granted(record, group, -len(granted))
                 self._store.give_back(self._plan.class_of_group[group], granted[::-1])
                 granted.clear()
+                record.may_be_dirty[index] = False
 
     def _demand(self, record: RequestRecord, wanted: Sequence[int]) -> Demand:
         """What a grant hands out, and what else has to fit afterwards, where that fits now."""

@@ -193,7 +193,6 @@ class RecencyList(Generic[_Member]):
     def _enter(self, run: _Run[_Member], members: Sequence[_Member]) -> None:
         run_of = self._run_of
         assert not any(map(run_of.__getitem__, members)), f"one of {members} is in the list already"
-        assert len(set(members)) == len(members), f"one of {members} is pushed twice"
         for member in members:
             run_of[member] = run
         self._length += len(members)

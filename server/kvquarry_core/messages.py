@@ -103,7 +103,7 @@ class FullRows:
     handle: Handle
     kind: KindId
     hashes: Sequence[BlockHash]
-    blocks: Sequence[BlockId]
+    blocks: list[BlockId]
 
 
 @dataclass(frozen=True, slots=True)

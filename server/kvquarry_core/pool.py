@@ -197,7 +197,7 @@ class Pool:
 
     def commit(self, handle: Handle, kind: KindId, block_hash: BlockHash, row: Row) -> None:
         """Commit one row, see :meth:`commit_rows`."""
-        self.commit_rows([FullRows(handle, kind, (block_hash,), row)])
+        self.commit_rows([FullRows(handle, kind, (block_hash,), list(row))])
 
     def commit_rows(self, commits: Sequence[FullRows]) -> None:
         """Rows are full and will hold the content their hashes name once their step has run.

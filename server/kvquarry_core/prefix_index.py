@@ -7,6 +7,7 @@ kept, the older is found.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -61,13 +62,10 @@ class PrefixIndex:
 
     def find_leading(self, kind: KindId, hashes: Sequence[BlockHash]) -> list[BlockId]:
         """The same for each hash, up to the first one whose content is nowhere."""
-        find = self._found[kind].get
-        firsts = []
-        for block_hash in hashes:
-            first = find(block_hash)
-            if first is None:
-                break
-            firsts.append(first)
+        firsts: list[BlockId] = []
+        with suppress(KeyError):
+            # Ends where the first one is nowhere, and has all of those before it.
+            firsts.extend(map(self._found[kind].__getitem__, hashes))
         return firsts
 
     def num_before_known(self, kinds: Sequence[KindId], hashes: Iterable[BlockHash | None]) -> int:
@@ -104,7 +102,7 @@ class PrefixIndex:
                 return row
         return None
 
-    def insert(self, kind: KindId, hashes: Sequence[BlockHash], blocks: Sequence[BlockId]) -> None:
+    def insert(self, kind: KindId, hashes: Sequence[BlockHash], blocks: list[BlockId]) -> None:
         """Make rows findable; one that was there before stays the one found.
 
         Args:
@@ -120,7 +118,7 @@ class PrefixIndex:
                 self._rows[kind][first] = tuple(blocks[start : start + width])
         # Mostly nobody has the content yet, and no row need be looked at by itself.
         there = list(map(found.setdefault, hashes, firsts))
-        if there != list(firsts):
+        if there != firsts:
             for block_hash, first, one in zip(hashes, firsts, there, strict=True):
                 if one != first:
                     self._twins[kind].setdefault(block_hash, {})[first] = None

@@ -19,6 +19,7 @@ class RequestRecord:
     Attributes:
         held: Per group, in the order of their positions; each is one reference.
         granted: Per group, the next one to spend first.
+        may_be_dirty: Per group, whether one of those granted was dirty.
         settled: Per group, the place in ``held`` from which on the blocks are the request's alone
             and carry no hash: those it may commit.
         promise: What was promised at admission and not granted yet.
@@ -32,6 +33,7 @@ class RequestRecord:
 
     held: list[list[BlockId]]
     granted: list[list[BlockId]]
+    may_be_dirty: list[bool]
     promise: Promise
     settled: list[int]
     resumed: dict[KindId, BlockHash] = field(default_factory=dict)
@@ -46,10 +48,10 @@ class RequestRecord:
         """A request that holds nothing and was promised nothing."""
         held: list[list[BlockId]] = [[] for _ in range(num_groups)]
         granted: list[list[BlockId]] = [[] for _ in range(num_groups)]
-        nothing = [0] * num_groups
-        return cls(held, granted, Promise.of(nothing, nothing), nothing)
+        nothing, clean = [0] * num_groups, [False] * num_groups
+        return cls(held, granted, clean, Promise.of(nothing, nothing), nothing)
 
-    def place_of(self, group: GroupId, blocks: Sequence[BlockId]) -> int | None:
+    def place_of(self, group: GroupId, blocks: list[BlockId]) -> int | None:
         """Where ``blocks`` stand, one after the other, among those that may be committed."""
         held, start = self.held[group], self.settled[group]
         if blocks and blocks[0] not in held[start : start + 1]:
@@ -57,7 +59,7 @@ class RequestRecord:
                 start = held.index(blocks[0], start)
             except ValueError:
                 return None
-        return start if held[start : start + len(blocks)] == list(blocks) else None
+        return start if held[start : start + len(blocks)] == blocks else None
 
     def remove(self, group: GroupId, blocks: Sequence[BlockId]) -> BlockId | None:
         """Take blocks out of ``held``; one that is not there is returned, and none is taken then.

@@ -4,6 +4,7 @@ A gate that sums differently from the allocator either waits for ever or breaks 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from kvquarry_core.coordinator import Hit
 from kvquarry_core.group_rules import GroupRule
@@ -12,6 +13,7 @@ from kvquarry_core.messages import AdmitRequest
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import PrefixIndex
 from kvquarry_core.promise import Promise
+from kvquarry_core.touched import Touched
 
 
 class Sizing:
@@ -43,8 +45,15 @@ class Sizing:
                 wanted[group] = num_blocks if rule.grows else 0
         return wanted
 
-    def touched(self, hit: Hit) -> list[set[BlockId]]:
-        """The blocks a hit will reference, by size class."""
+    def touched(self, hit: Hit) -> Touched:
+        """The blocks a hit will reference."""
+        num_blocks = [0] * len(self.plan.classes)
+        for kind, kind_hit in zip(self._kind_ids, hit.kinds, strict=True):
+            num_in_kind = len(kind_hit.rows) * len(self.plan.kinds[kind])
+            num_blocks[self.plan.class_of_kind(kind)] += num_in_kind
+        return Touched(num_blocks, partial(self._touched_blocks, hit))
+
+    def _touched_blocks(self, hit: Hit) -> list[set[BlockId]]:
         touched: list[set[BlockId]] = [set() for _ in self.plan.classes]
         for kind, kind_hit in zip(self._kind_ids, hit.kinds, strict=True):
             blocks = touched[self.plan.class_of_kind(kind)]

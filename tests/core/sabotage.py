@@ -28,6 +28,7 @@ from kvquarry_core.prefix_index import PrefixIndex, Rows
 from kvquarry_core.priorities import Priorities
 from kvquarry_core.resumption import Resumption
 from kvquarry_core.slabs import SlabMap
+from kvquarry_core.touched import Touched
 
 
 @dataclass(frozen=True)
@@ -94,19 +95,19 @@ def forget_keeps_the_index_entry(
     """The blocks are free, but their content is still found."""
     gone = _forget(self, size_class, blocks)
     for rows in gone:
-        self._index.insert(rows.kind, rows.hashes, rows.blocks)
+        self._index.insert(rows.kind, rows.hashes, list(rows.blocks))
     return gone
 
 
 def fits_promises_too_much(
-    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
+    self: Gate, demand: Sequence[int], touched: Touched | None = None
 ) -> bool:
     """One block of each class too many."""
     return _fits(self, [max(0, blocks - 1) for blocks in demand], touched)
 
 
 def fits_promises_too_little(
-    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] | None = None
+    self: Gate, demand: Sequence[int], touched: Touched | None = None
 ) -> bool:
     """One block of each class is held back."""
     return _fits(self, [blocks + 1 for blocks in demand], touched)

@@ -37,7 +37,7 @@ def filled(plan: Plan, keys: Iterable[Key]) -> PrefixIndex:
     """An index with one row for every key."""
     index = PrefixIndex(len(plan.kinds))
     for number, (kind, block_hash) in enumerate(keys, start=1):
-        row = tuple(BlockId(number) for _ in plan.kinds[kind])
+        row = [BlockId(number) for _ in plan.kinds[kind]]
         index.insert(kind, [block_hash], row)
     return index
 

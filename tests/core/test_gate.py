@@ -12,6 +12,7 @@ from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import Grant
 from kvquarry_core.plan import Plan, make_plan
 from kvquarry_core.pool import Pool
+from kvquarry_core.touched import Touched
 from tests.core import reference
 from tests.core.books import Books
 from tests.core.memory import Key
@@ -52,7 +53,7 @@ def test_fits_is_exact(plan: Plan) -> None:
             touched: list[set[BlockId]] = [set() for _ in plan.classes]
             for size_class, block in touched_keys:
                 touched[size_class].add(block)
-            answer = engine.pool.gate.fits(demand, touched)
+            answer = engine.pool.gate.fits(demand, Touched.of(touched))
             assert answer == reference.fits(plan, used, demand), f"seed {seed}: {demand}"
             answers.add(answer)
     assert answers == {True, False}

@@ -164,11 +164,6 @@ def test_a_member_is_pushed_once() -> None:
     assert list(recency) == [3]
 
 
-def test_a_member_is_not_pushed_twice_at_once() -> None:
-    with pytest.raises(AssertionError, match="is pushed twice"):
-        RecencyList[int](SIZE).push_all([3, 3], 0)
-
-
 def test_only_a_member_can_be_removed() -> None:
     recency = RecencyList[int](SIZE)
     recency.push(3, 0)

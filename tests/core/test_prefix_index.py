@@ -20,12 +20,12 @@ def committed(kind: int, name: bytes, *blocks: int) -> Commitment:
 
 def insert(index: PrefixIndex, row: Commitment) -> None:
     """Insert one row."""
-    index.insert(row.kind, [row.block_hash], row.row)
+    index.insert(row.kind, [row.block_hash], list(row.row))
 
 
 def remove(index: PrefixIndex, row: Commitment) -> None:
     """Remove one row."""
-    index.remove(Rows(row.kind, [row.block_hash], row.row))
+    index.remove(Rows(row.kind, [row.block_hash], list(row.row)))
 
 
 @examples(300)

@@ -15,6 +15,7 @@ from kvquarry_core.pool import Pool
 from kvquarry_core.relocation import RELOCATIONS, Candidate, EvacuateCheapest, Relocation
 from kvquarry_core.requests import RequestRecord
 from kvquarry_core.slabs import SlabMap
+from kvquarry_core.touched import Touched
 from kvquarry_tools.conformance import (
     NotConforming,
     check_eviction,
@@ -214,17 +215,17 @@ def forgets_what_was_promised(self: Granter, _: RequestRecord, wanted: Sequence[
 
 
 def refuses_the_last_slab(
-    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] = ()
+    self: Gate, demand: Sequence[int], touched: Touched | None = None
 ) -> bool:
     """One slab less than there is."""
-    return self._store.room(touched).num_spare_slabs(demand) > 0
+    return self._store.room(touched or ()).num_spare_slabs(demand) > 0
 
 
 def grants_without_moving(
-    self: Gate, demand: Sequence[int], touched: Sequence[set[BlockId]] = ()
+    self: Gate, demand: Sequence[int], touched: Touched | None = None
 ) -> bool:
     """One slab more than there is."""
-    return self._store.room(touched).num_spare_slabs(demand) >= -1
+    return self._store.room(touched or ()).num_spare_slabs(demand) >= -1
 
 
 @pytest.mark.parametrize(
