@@ -86,6 +86,7 @@ class Engine(User):
             num_workers=1,
             model="made up",
             connect_timeout_s=_CONNECT_TIMEOUT_S,
+            hears_evictions=False,
         )
 
     def _register(self, opened: OpenedPool) -> None:

@@ -59,11 +59,13 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     policies: PolicyNames = NO_CHOICE_BUT_STAY,
     pin_cap: float = DEFAULT_PIN_CAP,
     work: Work | None = None,
+    hears_evictions: bool = True,
 ) -> OpenedPool:
     """Open a pool and attach to it; waits for a service that is not up yet.
 
     ``pin_cap`` is the share of the pool that pins may hold with ``inproc:``; a service has its own.
     ``work`` is what the model computes, for policies that weigh it; tokens stand for it otherwise.
+    Without ``hears_evictions``, :meth:`Ledger.take_evictions` returns nothing, which is faster.
 
     Raises:
         UsageError: There is no retention of the name here, or with ``inproc:`` no other policy or
@@ -75,9 +77,20 @@ def open_pool(  # noqa: PLR0913 - a pool's whole description, keyword-only
     where = parse_target(target)
     plan = make_plan(groups, pool_bytes)
     if where.is_inproc:
-        return _open_inproc(plan, policies, pin_cap, work or TOKENS)
+        return _open_inproc(
+            plan, policies, pin_cap, work or TOKENS, hears_evictions=hears_evictions
+        )
     check_retention(policies)
-    request = plans.open_request(engine, groups, pool_bytes, num_workers, model, policies, work)
+    request = plans.open_request(
+        engine,
+        groups,
+        pool_bytes,
+        num_workers,
+        model,
+        policies,
+        work,
+        hears_evictions=hears_evictions,
+    )
     return _open_remote(where, request, plan, connect_timeout_s)
 
 
@@ -102,11 +115,13 @@ def ledger_of(pool_id: str) -> Ledger:
     return _ledgers[pool_id]
 
 
-def _open_inproc(plan: Plan, policies: PolicyNames, pin_cap: float, work: Work) -> OpenedPool:
+def _open_inproc(
+    plan: Plan, policies: PolicyNames, pin_cap: float, work: Work, *, hears_evictions: bool
+) -> OpenedPool:
     work.check()
     names = policies.or_else(PolicyNames())
     chosen = replace(installed_policies().make(names), pin_cap=pin_cap)
-    pool_id, ledger = open_inproc(plan, chosen, work)
+    pool_id, ledger = open_inproc(plan, chosen, work, hears_evictions=hears_evictions)
     _ledgers[pool_id] = ledger
     return OpenedPool(pool_id, 1, plan, names)
 

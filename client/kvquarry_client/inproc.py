@@ -10,7 +10,7 @@ from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import Answer, Ask, FullRows
-from kvquarry_core.observer import EvictionLog
+from kvquarry_core.observer import EvictionLog, UnheardLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import BUILT_IN, Policies, PolicyNames
 from kvquarry_core.pool import Pool
@@ -24,11 +24,15 @@ _pools: dict[str, "InprocLedger"] = {}
 
 
 def open_inproc(
-    plan: Plan, policies: Policies | None = None, work: Work = TOKENS
+    plan: Plan,
+    policies: Policies | None = None,
+    work: Work = TOKENS,
+    *,
+    hears_evictions: bool = True,
 ) -> tuple[str, "InprocLedger"]:
     """A pool of this process, by a name of its own."""
     pool_id = f"inproc-{next(_numbers)}"
-    _pools[pool_id] = InprocLedger(plan, policies, work)
+    _pools[pool_id] = InprocLedger(plan, policies, work, hears_evictions=hears_evictions)
     return pool_id, _pools[pool_id]
 
 
@@ -46,11 +50,18 @@ def register_inproc_worker(pool_id: str, views: Sequence[LayerView], buffer_byte
 class InprocLedger:
     """A :class:`~kvquarry_client.ledger.Ledger` that calls a pool of its own."""
 
-    def __init__(self, plan: Plan, policies: Policies | None = None, work: Work = TOKENS) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        policies: Policies | None = None,
+        work: Work = TOKENS,
+        *,
+        hears_evictions: bool = True,
+    ) -> None:
         self.num_exchanges = 0
         self.has_worker = False
         self._count_empty_slots: Callable[[], Sequence[int]] = tuple
-        self._log = EvictionLog()
+        self._log = EvictionLog() if hears_evictions else UnheardLog()
         nothing = [0] * len(plan.classes)
         self._free_memory = FreeMemory(nothing, 0, nothing)
         chosen = policies or BUILT_IN.make(PolicyNames())

@@ -111,7 +111,7 @@ class Ledger(Protocol):
         ...
 
     def take_evictions(self) -> list[Eviction]:
-        """What became unfindable since the last call."""
+        """What became unfindable since the last call; nothing where the pool tells nobody."""
         ...
 
     def close(self) -> None:

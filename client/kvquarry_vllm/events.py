@@ -18,7 +18,7 @@ from vllm.v1.core.kv_cache_utils import (
 from vllm.v1.kv_cache_interface import KVCacheConfig, get_kv_cache_spec_kind
 from vllm.v1.request import Request
 
-from kvquarry_client.ledger import Eviction
+from kvquarry_client.ledger import Ledger
 from kvquarry_client.scheduling import Committed
 from kvquarry_core.ids import NULL_BLOCK, BlockHash, BlockId, GroupId
 from kvquarry_core.plan import Plan
@@ -37,9 +37,9 @@ class EventLog:
         self._own_hashes = OwnHashes(plan)
         self._events: list[KVCacheEvent] = []
 
-    def evicted(self, evictions: Iterable[Eviction]) -> None:
-        """Content can no longer be found."""
-        for eviction in evictions:
+    def hear_evictions(self, ledger: Ledger) -> None:
+        """What can no longer be found by now."""
+        for eviction in ledger.take_evictions():
             own_hash = self._own_hashes.forget(eviction.kind, eviction.block_hash)
             if own_hash is None:
                 continue
@@ -115,8 +115,8 @@ class EventLog:
 class NoEvents:
     """Nobody listens."""
 
-    def evicted(self, evictions: Iterable[Eviction]) -> None:
-        """Forget it."""
+    def hear_evictions(self, ledger: Ledger) -> None:
+        """Nothing: the pool was opened without."""
 
     def committed(self, request: Request, commits: Iterable[Committed]) -> None:
         """Forget it."""

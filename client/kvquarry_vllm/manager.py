@@ -95,7 +95,7 @@ class QuarryKVCacheManager:
         Touches the hit and holds blocks for the request's first chunk until the next step.
         """
         lookup = self.shadow.lookup(self._waiting(request))
-        self._note_evictions()
+        self._events.hear_evictions(self.shadow.ledger)
         if lookup.hit_tokens and getattr(request, "kv_cache_report_mode", "") == "full":
             self._events.hit(request, lookup.block_ids)
         return BlockIds(lookup.block_ids), lookup.hit_tokens, lookup.junction_tokens
@@ -166,7 +166,7 @@ class QuarryKVCacheManager:
             request.request_id, request.block_hashes, num_computed_tokens, landmarks_of(request)
         )
         if commits:
-            self._note_evictions()
+            self._events.hear_evictions(self.shadow.ledger)
             self._events.committed(request, commits)
         self._pinning.note_cached(request, num_computed_tokens)
 
@@ -235,7 +235,7 @@ class QuarryKVCacheManager:
         idle engine has no next step.
         """
         self.shadow.end_step()
-        self._note_evictions()
+        self._events.hear_evictions(self.shadow.ledger)
         return self._events.take()
 
     def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
@@ -284,8 +284,3 @@ class QuarryKVCacheManager:
     def _waiting(self, request: Request) -> Waiting:
         enabled = self.prefix_cache_lookup_enabled(request)
         return self._reader.waiting(request, request.block_hashes if enabled else ())
-
-    def _note_evictions(self) -> None:
-        evictions = self.shadow.ledger.take_evictions()
-        if evictions:
-            self._events.evicted(evictions)

@@ -42,6 +42,7 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         policies=settings.policies,
         pin_cap=settings.pin_cap,
         work=model_work(vllm_config.model_config),
+        hears_evictions=publishes_events(vllm_config.kv_events_config),
     )
     _check_same_plan(config, opened)
     for worker_config in configs:
@@ -54,6 +55,11 @@ def open_for(settings: Settings, vllm_config: Any, configs: Sequence[MixedKVCach
         worker_config.pool_id = opened.pool_id
         worker_config.incarnation = opened.incarnation
     _say_what_is_open(config, opened.policies)
+
+
+def publishes_events(kv_events_config: Any) -> bool:
+    """Whether routers are told what is cached; as the scheduler asks it."""
+    return kv_events_config is not None and kv_events_config.enable_kv_cache_events
 
 
 def _check_capacity(config: MixedKVCacheConfig, largest: capacity.RequestSize) -> None:

@@ -19,7 +19,9 @@ _TIMEOUT_S = 20.0
 
 def made_opening(engine: str) -> pool_pb2.OpenPoolRequest:
     """How a made-up engine opens its pool."""
-    return plans.open_request(engine, GROUPS, POOL_BYTES, 1, "made up", NO_CHOICE_BUT_STAY)
+    return plans.open_request(
+        engine, GROUPS, POOL_BYTES, 1, "made up", NO_CHOICE_BUT_STAY, hears_evictions=False
+    )
 
 
 def open_pool(

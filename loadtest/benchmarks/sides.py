@@ -107,6 +107,7 @@ def quarry_side(shape: Shape, target: str) -> Side:
         num_workers=1,
         model="made up",
         connect_timeout_s=_CONNECT_TIMEOUT_S,
+        hears_evictions=False,
     )
     plan = opened.plan
     views = tuple(planned_views(plan))

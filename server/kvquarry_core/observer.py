@@ -38,9 +38,11 @@ class EvictionLog:
         return [(kind, name) for kind, name in forgotten if index.find(kind, name) is None]
 
 
-class _Nobody:
+class UnheardLog(EvictionLog):
+    """Stays empty: nobody will ask."""
+
     def forgotten(self, rows: Rows) -> None:
-        pass
+        """See :meth:`PoolObserver.forgotten`."""
 
 
-NULL_OBSERVER: PoolObserver = _Nobody()
+NULL_OBSERVER: PoolObserver = UnheardLog()

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_core.messages import REFUSALS, AdmitRequest, Ask
-from kvquarry_core.observer import EvictionLog
+from kvquarry_core.observer import EvictionLog, UnheardLog
 from kvquarry_core.plan import Plan
 from kvquarry_core.policies import Policies, PolicyNames
 from kvquarry_core.pool import Pool
@@ -66,6 +66,7 @@ class Terms:
         policies: The same, as objects of its own.
         work: What its model computes; None where nobody told.
         num_workers: Workers that must register before a block is handed out.
+        hears_evictions: Whether its client is told what became unfindable.
         most_requests: Requests the pool may hold at a time.
     """
 
@@ -74,6 +75,7 @@ class Terms:
     policies: Policies
     work: Work | None
     num_workers: int
+    hears_evictions: bool
     most_requests: int
 
 
@@ -91,7 +93,7 @@ class Attachment:
         self.last_batch_number = 0
         #: By kind, as told last; of no kind while the engine never told.
         self.empty_slots: Sequence[int] = ()
-        self._evictions = EvictionLog()
+        self._evictions = EvictionLog() if terms.hears_evictions else UnheardLog()
         self.policies = terms.names
         self.work = terms.work
         self.pool = Pool(

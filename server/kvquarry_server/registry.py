@@ -45,6 +45,7 @@ class OpenRequest:
         model: What is served, for people.
         policies: What its pool goes by; empty names for the service's choice.
         work: What its model computes; None where it does not say.
+        hears_evictions: Whether it wants to know what became unfindable.
     """
 
     engine: str
@@ -54,6 +55,7 @@ class OpenRequest:
     model: str
     policies: PolicyNames = NO_CHOICE
     work: Work | None = None
+    hears_evictions: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,13 @@ class Registry:
         earlier = self._pools.get(self._pool_of_engine.get(request.engine, ""))
         identity = self._next_identity(request, earlier)
         terms = Terms(
-            plan, names, policies, request.work, request.num_workers, policy.limits.num_requests
+            plan,
+            names,
+            policies,
+            request.work,
+            request.num_workers,
+            request.hears_evictions,
+            policy.limits.num_requests,
         )
         lease = Lease(attach_by=self.clock() + policy.attach_s, lease_s=policy.lease_s)
         # A bug or a lack of memory in here must leave the earlier life alone.

@@ -21,11 +21,11 @@ def opened(
     pool_bytes: int = POOL_BYTES,
     *,
     timeout_s: float = 10,
+    **chosen: Any,  # noqa: ANN401
 ) -> tuple[Ledger, Plan]:
     """A pool whose only worker has registered."""
-    pool = pool_of(
-        target, engine, groups=groups, pool_bytes=pool_bytes, connect_timeout_s=timeout_s
-    )
+    usual = {"groups": groups, "pool_bytes": pool_bytes, "connect_timeout_s": timeout_s}
+    pool = pool_of(target, engine, **usual | chosen)
     views = tuple(planned_views(pool.plan))
     register_worker(
         parse_target(target),

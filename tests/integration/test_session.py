@@ -164,9 +164,25 @@ def test_answers_nobody_waits_for_are_read_now_and_then(service: RunningService)
     ledger.close()
 
 
-def test_evictions_flow_back(service: RunningService) -> None:
-    ledger, plan = opened(service.target, "evicting")
-    shadow = shadow_over(ledger, plan)
+@pytest.mark.parametrize("is_remote", [True, False], ids=["unix", "inproc"])
+def test_evictions_flow_back_to_who_wants_to_hear_them(
+    service: RunningService, *, is_remote: bool
+) -> None:
+    target = service.target if is_remote else "inproc:"
+    hearing, plan = opened(target, "evicting")
+    deaf, _ = opened(target, "evicting-unheard", hears_evictions=False)
+    for ledger in (hearing, deaf):
+        evict_some(shadow_over(ledger, plan))
+    evicted = {eviction.block_hash for eviction in hearing.take_evictions()}
+    assert b"r0/0" in evicted
+    assert hearing.take_evictions() == []
+    assert deaf.take_evictions() == []
+    hearing.close()
+    deaf.close()
+
+
+def evict_some(shadow: Shadow) -> None:
+    """More prompts than the pool has room for, one after the other."""
     for index in range(12):
         waiting = prompt(f"r{index}", 40)
         shadow.lookup(waiting)
@@ -174,10 +190,6 @@ def test_evictions_flow_back(service: RunningService) -> None:
         shadow.commit(waiting.request_id, waiting.hashes, 40, Landmarks((40,)))
         shadow.free(waiting.request_id)
         shadow.begin_step()
-    evicted = {eviction.block_hash for eviction in ledger.take_evictions()}
-    assert b"r0/0" in evicted
-    assert ledger.take_evictions() == []
-    ledger.close()
 
 
 def test_a_service_that_comes_back_without_the_pool_is_named(tmp_path: Path) -> None:

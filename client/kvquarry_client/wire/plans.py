@@ -26,6 +26,8 @@ def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
     model: str,
     policies: PolicyNames,
     work: Work | None = None,
+    *,
+    hears_evictions: bool = True,
 ) -> pool_pb2.OpenPoolRequest:
     """The message that opens a pool."""
     return pool_pb2.OpenPoolRequest(
@@ -41,6 +43,7 @@ def open_request(  # noqa: PLR0913, PLR0917 - a pool's whole description
             retention=policies.retention,
         ),
         work=None if work is None else _work(work),
+        hears_no_evictions=not hears_evictions,
     )
 
 

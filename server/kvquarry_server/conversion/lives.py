@@ -39,6 +39,7 @@ def open_request_from_wire(message: pool_pb2.OpenPoolRequest) -> OpenRequest:
         model=message.model,
         policies=policies_from_wire(message.policies),
         work=_work(message.work) if message.HasField("work") else None,
+        hears_evictions=not message.hears_no_evictions,
     )
 
 

@@ -32,7 +32,7 @@ PIN_REFUSAL_CAUSE_PROMISED: PinRefusalCause
 PIN_REFUSAL_CAUSE_TOO_MANY: PinRefusalCause
 
 class OpenPoolRequest(_message.Message):
-    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies", "work")
+    __slots__ = ("engine", "groups", "pool_size_bytes", "worker_count", "model", "policies", "work", "hears_no_evictions")
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     POOL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class OpenPoolRequest(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
+    HEARS_NO_EVICTIONS_FIELD_NUMBER: _ClassVar[int]
     engine: str
     groups: _containers.RepeatedCompositeFieldContainer[_plan_pb2.GroupSpec]
     pool_size_bytes: int
@@ -47,7 +48,8 @@ class OpenPoolRequest(_message.Message):
     model: str
     policies: Policies
     work: Work
-    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., work: _Optional[_Union[Work, _Mapping]] = ...) -> None: ...
+    hears_no_evictions: bool
+    def __init__(self, engine: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[_plan_pb2.GroupSpec, _Mapping]]] = ..., pool_size_bytes: _Optional[int] = ..., worker_count: _Optional[int] = ..., model: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., work: _Optional[_Union[Work, _Mapping]] = ..., hears_no_evictions: bool = ...) -> None: ...
 
 class Work(_message.Message):
     __slots__ = ("token_flops", "token_pair_flops")
