@@ -20,6 +20,8 @@ class Commits:
         self._ledger = ledger
         self._checkpoints = checkpoints
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
+        states = GroupKind.RECURRENT_STATE
+        self._are_states = [plan.spec_of_kind(kind).kind is states for kind in self._kind_ids]
         # A draft model's rows are found by who goes on beyond their end with the same text for one
         # hash unit: the same prompt again resumes that much earlier than one that goes on.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
@@ -56,8 +58,7 @@ class Commits:
                 self._ledger.commit(rows)
                 table.note_committed(positions)
                 committed.append(Committed(kind, positions, names))
-                is_state = self._plan.spec_of_kind(kind).kind is GroupKind.RECURRENT_STATE
-                self._has_states |= is_state
+                self._has_states |= self._are_states[kind]
         return committed
 
     def take_has_states(self) -> bool:

@@ -118,12 +118,12 @@ class ShadowRequest:
 
     def new_block_ids(self) -> tuple[list[BlockId], ...]:
         """What the last :meth:`spend` appended to every group's table; null blocks included."""
-        return self._by_group(
-            [
-                [column[start:] for column in table.columns]
-                for table, start in zip(self.tables, self._lengths_before, strict=True)
-            ]
-        )
+        by_group: list[list[BlockId]] = [[] for _ in self._plan.groups]
+        kinds = zip(self._plan.kinds, self.tables, self._lengths_before, strict=True)
+        for members, table, start in kinds:
+            for group, column in zip(members, table.columns, strict=True):
+                by_group[group] = column[start:]
+        return tuple(by_group)
 
     def is_quiet(self, num_slots: int, num_processed: int, checkpoints: Checkpoints | None) -> bool:
         """Whether a step to ``num_slots`` has nothing to grow, to retire or to commit.

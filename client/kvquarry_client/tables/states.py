@@ -39,15 +39,16 @@ class StateTable(ColumnTable):
 
     def num_new_rows(self, num_tokens: int, num_slots: int) -> int:
         """See :meth:`BlockTable.num_new_rows`; draft tokens have states of their own."""
-        num_rows = self._num_rows_at(num_tokens)
-        length = len(self)
+        num_rows, length = self._num_rows_at(num_tokens), len(self.columns[0])
         if num_rows <= length:
             return 0
+        if not self._num_speculative:
+            return 1  # The state at the chunk's end.
         return num_rows - length - self._num_nulls(num_rows) - self._num_moved(num_rows)
 
     def grow(self, num_tokens: int, num_slots: int, columns: Columns) -> None:
         """See :meth:`BlockTable.grow`."""
-        num_rows, length = self._num_rows_at(num_tokens), len(self)
+        num_rows, length = self._num_rows_at(num_tokens), len(self.columns[0])
         if num_rows > length:
             num_nulls, num_moved = self._num_nulls(num_rows), self._num_moved(num_rows)
             if self._is_running:
@@ -114,7 +115,7 @@ class StateTable(ColumnTable):
 
     def _num_moved(self, num_rows: int) -> int:
         """Draft tokens' states that the chunk leaves behind: they are used again at its end."""
-        if not self._is_running:
+        if not self._is_running or not self._num_speculative:
             return 0
         running = num_rows - self._num_speculative - 1
         return max(min(len(self), running) - (len(self) - self._num_speculative), 0)

@@ -115,7 +115,7 @@ class ColumnTable:
 
     def append_nulls(self, num_rows: int) -> None:
         """Append positions without blocks."""
-        for column in self.columns:
+        for column in self.columns if num_rows else ():
             column.extend([NULL_BLOCK] * num_rows)
 
     def remove(self, position: int) -> Row | None:
