@@ -22,6 +22,10 @@ class Commits:
         self._kind_ids = [KindId(index) for index in range(len(plan.kinds))]
         states = GroupKind.RECURRENT_STATE
         self._are_states = [plan.spec_of_kind(kind).kind is states for kind in self._kind_ids]
+        # By kind: hashes to a row, and how far behind a row's first hash its name stands.
+        specs = map(plan.spec_of_kind, self._kind_ids)
+        units = [(spec.block_tokens // plan.hash_tokens, spec.num_hashes_beyond) for spec in specs]
+        self._units = [(one, one - 1 + beyond) for one, beyond in units]
         # A draft model's rows are found by who goes on beyond their end with the same text for one
         # hash unit: the same prompt again resumes that much earlier than one that goes on.
         self._draft_tokens = plan.hash_tokens if any(g.is_draft for g in plan.groups) else 0
@@ -53,11 +57,10 @@ class Commits:
         for kind, table in zip(self._kind_ids, request.tables, strict=True):
             positions = request.commitable(kind, num_tokens, checkpoints)
             if positions:
-                names = self._names_of(kind, hashes, positions)
-                rows = FullRows(request.handle, kind, names, table.blocks_at(positions))
+                rows = self._full_rows(request, kind, hashes, positions)
                 self._ledger.commit(rows)
                 table.note_committed(positions)
-                committed.append(Committed(kind, positions, names))
+                committed.append(Committed(kind, positions, rows.hashes))
                 self._has_states |= self._are_states[kind]
         return committed
 
@@ -78,14 +81,20 @@ class Commits:
     def _drafted(self, places: Iterable[int]) -> Iterator[int]:
         return (place - self._draft_tokens for place in places)
 
-    def _names_of(
-        self, kind: KindId, hashes: Sequence[BlockHash], positions: Sequence[int]
-    ) -> Sequence[BlockHash]:
-        """What names the content at some positions of a kind: hashes are chained."""
-        spec = self._plan.spec_of_kind(kind)
-        units = spec.block_tokens // self._plan.hash_tokens
-        first = units - 1 + spec.num_hashes_beyond
-        if isinstance(positions, range):
-            start, stop = positions.start * units + first, positions.stop * units + first
-            return hashes[start : stop - units + 1 : units]
-        return [hashes[position * units + first] for position in positions]
+    def _full_rows(
+        self,
+        request: ShadowRequest,
+        kind: KindId,
+        hashes: Sequence[BlockHash],
+        positions: Sequence[int],
+    ) -> FullRows:
+        """Rows of a kind, with what names the content at their positions: hashes are chained."""
+        blocks = request.tables[kind].blocks_at(positions)
+        units, beyond = self._units[kind]
+        if isinstance(positions, range) or len(positions) == 1:
+            first, last = positions[0] * units + beyond, positions[-1] * units + beyond
+            names = hashes[first : last + 1 : units]
+            place = first if last < request.num_remembered else None
+            return FullRows(request.handle, kind, names, blocks, place)
+        scattered = [hashes[position * units + beyond] for position in positions]
+        return FullRows(request.handle, kind, scattered, blocks)

@@ -98,12 +98,15 @@ class FullRows:
         hashes: What names each row: the hash at its end, or as many units beyond as
             :attr:`GroupSpec.num_hashes_beyond` says.
         blocks: The rows one after another, each with one block per group of the kind.
+        place: Where the first hash stands among those that the request was admitted with, if the
+            pool's owner remembers them (:mod:`kvquarry_core.names`), and the others follow.
     """
 
     handle: Handle
     kind: KindId
     hashes: Sequence[BlockHash]
     blocks: list[BlockId]
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

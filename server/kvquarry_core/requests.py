@@ -29,6 +29,7 @@ class RequestRecord:
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
         priority: That of what it leaves behind.
+        names: Hashes it was admitted with, where somebody commits by their places.
     """
 
     held: list[list[BlockId]]
@@ -42,6 +43,7 @@ class RequestRecord:
     query_tokens: int = 0
     hit_tokens: int = 0
     priority: int = 0
+    names: Sequence[BlockHash] = ()
 
     @classmethod
     def empty(cls, num_groups: int) -> "RequestRecord":

@@ -13,15 +13,18 @@ from typing import TypeVar, assert_never
 from kvquarry_core import checks
 from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import (
+    Admission,
     AdmitRequest,
     AheadRequest,
+    Ask,
     FullRows,
     GrowRequest,
     LeaseRequest,
     PinRequest,
 )
+from kvquarry_core.names import names_at, num_remembered
 from kvquarry_core.pool import Pool
 from kvquarry_server import limits
 from kvquarry_server.operations import (
@@ -54,11 +57,10 @@ def apply_operation(pool: Pool, operation: Operation) -> Answer | None:
         UsageError: The operation is a mistake; the pool is unchanged.
     """
     match operation:
-        case AheadRequest():
-            _check_ahead(pool, operation)
-            return pool.answer(operation)
-        case AdmitRequest() | GrowRequest() | LeaseRequest() | PinRequest():
-            return pool.answer(operation)
+        case AdmitRequest():
+            return _admit(pool, operation)
+        case AheadRequest() | GrowRequest() | LeaseRequest() | PinRequest():
+            return _answer(pool, operation)
         case ResetCache():
             return CacheReset(pool.reset_cache())
         case CompareBooks():
@@ -96,6 +98,20 @@ def check_operation(pool: Pool, operation: Columnar) -> None:
             checks.check_blocks(pool.plan, operation.group, operation.blocks)
         case _:
             assert_never(operation)
+
+
+def _answer(pool: Pool, ask: Ask) -> Answer:
+    if isinstance(ask, AheadRequest):
+        _check_ahead(pool, ask)
+    return pool.answer(ask)
+
+
+def _admit(pool: Pool, admit: AdmitRequest) -> Answer:
+    answer = pool.answer(admit)
+    if isinstance(answer, Admission):
+        record = pool.requests.record(admit.handle)
+        record.names = admit.hashes[: num_remembered(pool.plan, answer)]
+    return answer
 
 
 def _apply_unanswered(pool: Pool, operation: _Unanswered) -> None:
@@ -180,14 +196,40 @@ def _commit(pool: Pool, commit: Commit) -> None:
 
 def full_rows(pool: Pool, commit: Commit) -> list[FullRows]:
     """The runs of a commit, of kinds that exist; whether they may be committed is not asked."""
-    _check_columns(commit.handles, commit.kinds, commit.num_rows)
-    limits.check_hashes(commit.hashes)
+    places = commit.places or [0] * len(commit.handles)
+    _check_columns(commit.handles, commit.kinds, commit.num_rows, places)
     for kind in commit.kinds:
         checks.check_kind(pool.plan, kind)
     widths = [len(pool.plan.kinds[kind]) for kind in commit.kinds]
-    hashes = _runs(commit.hashes, commit.num_rows)
     blocks = _runs(commit.blocks, list(map(operator.mul, commit.num_rows, widths)))
-    return list(map(FullRows, commit.handles, commit.kinds, hashes, blocks))
+    return list(map(FullRows, commit.handles, commit.kinds, _names(pool, commit, places), blocks))
+
+
+def _names(pool: Pool, commit: Commit, places: Sequence[int]) -> list[Sequence[BlockHash]]:
+    """What names the rows of each run: remembered since the admission, or said now."""
+    num_said = [0 if at else rows for at, rows in zip(places, commit.num_rows, strict=True)]
+    said = _runs(commit.hashes, num_said)
+    runs = zip(commit.handles, commit.kinds, commit.num_rows, places, said, strict=True)
+    names = [
+        _remembered(pool, handle, kind, place - 1, num_rows) if place else hashes
+        for handle, kind, num_rows, place, hashes in runs
+    ]
+    for one in names:
+        limits.check_hashes(one)
+    return names
+
+
+def _remembered(
+    pool: Pool, handle: Handle, kind: KindId, place: int, num_rows: int
+) -> Sequence[BlockHash]:
+    names = names_at(pool.plan, kind, pool.requests.record(handle).names, place, num_rows)
+    if len(names) != num_rows:
+        raise UsageError(
+            Reason.INVALID_ARGUMENT,
+            f"request {handle} was not admitted with {num_rows} hashes from {place} on that are "
+            "remembered; send them",
+        )
+    return names
 
 
 def _drop(pool: Pool, drop: Drop) -> None:

@@ -5,11 +5,11 @@ worked on, but nobody may touch this one; so what was checked stays true.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from kvquarry_core.commit_checks import check_no_block_twice, check_rows
-from kvquarry_core.messages import AheadGrant, AheadRequest, Grant
-from kvquarry_core.plan import Plan
+from kvquarry_core.messages import AheadGrant, AheadRequest, FullRows, Grant
 from kvquarry_core.pool import Pool
 from kvquarry_server.application import apply_operation, check_operation, full_rows
 from kvquarry_server.operations import (
@@ -96,9 +96,10 @@ def _commit(pool: Pool, commit: Commit) -> Slices[None]:
         if number % _MANY_RUNS == 0:
             yield
     check_no_block_twice(pool.plan, runs)
-    for part in _parts_of_commit(commit, pool.plan):
-        yield
-        apply_operation(pool, part)
+    for run in runs:
+        for part in _parts_of_run(run, len(pool.plan.kinds[run.kind])):
+            yield
+            pool.commit_rows([part])
 
 
 def _parts(operation: _Parted) -> Iterator[Operation]:
@@ -137,17 +138,11 @@ def _parts_of_drop(drop: Drop) -> Iterator[Drop]:
         first += num_blocks
 
 
-def _parts_of_commit(commit: Commit, plan: Plan) -> Iterator[Commit]:
-    first_row = first_block = 0
-    for handle, kind, num_rows in zip(commit.handles, commit.kinds, commit.num_rows, strict=True):
-        width = len(plan.kinds[kind])
-        for rows in _cuts(first_row, num_rows, _MANY_ROWS):
-            hashes = commit.hashes[rows]
-            end_block = first_block + len(hashes) * width
-            blocks = commit.blocks[first_block:end_block]
-            yield Commit([handle], [kind], [len(hashes)], hashes, blocks)
-            first_block = end_block
-        first_row += num_rows
+def _parts_of_run(run: FullRows, width: int) -> Iterator[FullRows]:
+    """Few rows of a run at a time, each of ``width`` blocks."""
+    for rows in _cuts(0, len(run.hashes), _MANY_ROWS):
+        blocks = run.blocks[rows.start * width : rows.stop * width]
+        yield replace(run, hashes=run.hashes[rows], blocks=blocks)
 
 
 def _cuts(first: int, length: int, most: int) -> Iterator[slice]:
@@ -163,7 +158,7 @@ _IS_LONG: Final[dict[type, Callable[[Any], bool]]] = {
     Take: lambda take: len(take.handles) > _MANY_ROWS,
     Settle: lambda settle: len(settle.handles) > _MANY_ROWS,
     GiveBack: lambda give_back: len(give_back.blocks) > _MANY_ROWS,
-    Commit: lambda commit: len(commit.hashes) > _MANY_ROWS,
+    Commit: lambda commit: len(commit.blocks) > _MANY_ROWS,
     Drop: lambda drop: len(drop.blocks) > _MANY_ROWS,
     Free: lambda free: len(free.handles) > _MANY_REQUESTS,
     Forget: lambda forget: len(forget.blocks) > _MANY_ROWS,

@@ -38,13 +38,18 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Blocks are full. A row has one hash, and one block per member group of its kind."""
+    """Blocks are full. A row has one hash, and one block per member group of its kind.
+
+    Runs with a place above 0 have no hashes here: theirs stand one before it among those that their
+    requests were admitted with. Without places, no run has one.
+    """
 
     handles: list[Handle]
     kinds: list[KindId]
     num_rows: list[int]
     hashes: list[BlockHash]
     blocks: list[BlockId]
+    places: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Operations share columns as far as that comes to the same."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +95,14 @@ def test_what_is_committed_was_taken_before() -> None:
         ("commit", 2),
         ("commit", 4),
     ]
+
+
+def test_names_that_the_service_remembers_are_not_sent_again() -> None:
+    builder = BatchBuilder()
+    rows = FullRows(Handle(1), KindId(0), [BlockHash(b"x")], [BlockId(1)])
+    builder.commit(rows)
+    builder.commit(replace(rows, handle=Handle(2), place=0))
+    [operation] = builder.finish(1, quiet=True).batch.operations
+    assert list(operation.commit.hashes) == [b"x"]
+    assert list(operation.commit.places) == [0, 1]
+    assert list(operation.commit.row_counts) == [1, 1]

@@ -59,6 +59,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
         "row_counts": column,
         "hashes": hashes,
         "blocks": column,
+        "places": column,
     },
     "drop": {
         "handles": handle_column,

@@ -102,7 +102,7 @@ class HostileEngine:
         return Take(list(handles), list(groups), self._maybe_short(list(counts)))
 
     def _commit(self) -> Commit:
-        handles, kinds, hashes, blocks = [], [], [], []
+        handles, kinds, hashes, blocks, places = [], [], [], [], []
         for _ in range(self._random.choice((1, 1, 1, 2))):
             handle, kind = self._handle(), self._random.randrange(len(self._pool.plan.kinds))
             members = self._pool.plan.kinds[kind]
@@ -112,7 +112,11 @@ class HostileEngine:
             kinds.append(KindId(self._odd(kind)))
             # A state sums up two blocks' tokens, or four.
             index = self._random.choice((1, 3)) if len(members) == 1 else position
-            hashes.append(self._hash(self._prompts.get(handle, 0), index))
+            if self._random.random() < 0.3:
+                places.append(self._odd(index + 1))
+            else:
+                places.append(0)
+                hashes.append(self._hash(self._prompts.get(handle, 0), index))
             if self._random.random() < 0.3:
                 leased = [sorted(self._pool.lease.blocks[group]) for group in members]
                 blocks += [BlockId(self._odd(row[0] if row else 1)) for row in leased]
@@ -120,7 +124,8 @@ class HostileEngine:
             for group in members:
                 held = self._of(handle, group, "held")
                 blocks.append(BlockId(self._odd(held[position] if num_held else 1)))
-        return Commit(handles, kinds, [1] * len(kinds), hashes, self._maybe_short(blocks))
+        ones = [1] * len(kinds)
+        return Commit(handles, kinds, ones, hashes, self._maybe_short(blocks), places)
 
     def _drop(self) -> Drop:
         handle, group = self._handle(), self._group()

@@ -89,10 +89,10 @@ OPERATIONS = [
     (
         WIRE(
             commit=pool_pb2.Commit(
-                handles=[1], kinds=[2], row_counts=[1], hashes=[b"c"], blocks=[3, 4]
+                handles=[1], kinds=[2], row_counts=[1], hashes=[b"c"], blocks=[3, 4], places=[0]
             )
         ),
-        Commit([1], [2], [1], [b"c"], [3, 4]),  # type: ignore[list-item]
+        Commit([1], [2], [1], [b"c"], [3, 4], [0]),  # type: ignore[list-item]
     ),
     (
         WIRE(drop=pool_pb2.Drop(handles=[1], groups=[2], block_counts=[1], blocks=[3])),

@@ -103,6 +103,16 @@ def test_the_life_of_many_blocks_is_done_in_slices() -> None:
     check_integrity(pool)
 
 
+def test_a_long_commit_takes_names_by_place_too() -> None:
+    pool, names = pool_of(1), hashes(NUM_BLOCKS)
+    pool.free(Handle(0))
+    apply_operation(pool, AdmitRequest(ONE, names, NUM_BLOCKS + 1, NUM_BLOCKS, NUM_BLOCKS))
+    pool.take(ONE, GROUP, NUM_BLOCKS)
+    blocks = list(pool.requests[ONE].held[GROUP])
+    assert num_slices(pool, Commit([ONE], [KIND], [NUM_BLOCKS], [], blocks, [1])) > 3
+    assert [pool.store.index.find(KIND, name) for name in names] == blocks
+
+
 def test_blocks_committed_against_their_order_are_checked_in_slices() -> None:
     pool = pool_of(1)
     handle = Handle(0)

@@ -118,7 +118,9 @@ class BatchBuilder:
         columns.handles.append(rows.handle)
         columns.kinds.append(rows.kind)
         columns.row_counts.append(len(rows.hashes))
-        columns.hashes.extend(rows.hashes)
+        if rows.place is None:
+            columns.hashes.extend(rows.hashes)
+        columns.places.append(0 if rows.place is None else rows.place + 1)
         columns.blocks.extend(rows.blocks)
         self.weight += len(rows.hashes)
         if len(columns.blocks) >= _LONG_COLUMN:

@@ -114,6 +114,7 @@ def _commit(message: pool_pb2.Operation) -> Commit:
         _column(commit.row_counts),
         cast("list[BlockHash]", _column(commit.hashes)),
         cast("list[BlockId]", _column(commit.blocks)),
+        _column(commit.places),
     )
 
 

@@ -246,18 +246,20 @@ class Settle(_message.Message):
     def __init__(self, handles: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("handles", "kinds", "row_counts", "hashes", "blocks")
+    __slots__ = ("handles", "kinds", "row_counts", "hashes", "blocks", "places")
     HANDLES_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNTS_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     handles: _containers.RepeatedScalarFieldContainer[int]
     kinds: _containers.RepeatedScalarFieldContainer[int]
     row_counts: _containers.RepeatedScalarFieldContainer[int]
     hashes: _containers.RepeatedScalarFieldContainer[bytes]
     blocks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, handles: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., row_counts: _Optional[_Iterable[int]] = ..., hashes: _Optional[_Iterable[bytes]] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+    places: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, handles: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., row_counts: _Optional[_Iterable[int]] = ..., hashes: _Optional[_Iterable[bytes]] = ..., blocks: _Optional[_Iterable[int]] = ..., places: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Drop(_message.Message):
     __slots__ = ("handles", "groups", "block_counts", "blocks")
