@@ -131,8 +131,11 @@ class ShadowRequest:
     def is_quiet(self, num_slots: int, num_processed: int, checkpoints: Checkpoints | None) -> bool:
         """Whether a step to ``num_slots`` has nothing to grow, to retire or to commit.
 
-        This is what most decode steps ask, so the answer is kept until something moves.
+        This is what most decode steps ask, so the answer is kept until something moves. Chunks as
+        long as a block are taken for not quiet: there is no need to measure.
         """
+        if num_slots - self.num_slots >= self._plan.hash_tokens:
+            return False
         quiet = self._quiet
         if quiet is None:
             quiet = self._quiet = self._measure_quiet(checkpoints)
