@@ -125,12 +125,13 @@ class Cache:
     def add(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """Nobody uses these hashed blocks any more: they are cached, in this order."""
         self._push(size_class, blocks)
-        self._unuse(size_class, blocks)
+        # Each of their slabs holds one that is missed: no need to look at all others.
+        self._unuse(size_class, blocks, may_go_first=False)
 
     def add_oldest(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
         """The same for blocks that are to go before all others, the last of them first."""
         self._blocks[size_class].push_all_oldest(blocks)
-        self._unuse(size_class, blocks)
+        self._unuse(size_class, blocks, may_go_first=True)
 
     def make_oldest(self, size_class: ClassId, block: BlockId) -> bool:
         """A cached block is to go before all others; False for one that is not cached."""
@@ -180,27 +181,32 @@ class Cache:
         if slab in self._idle[size_class]:
             self._idle[size_class].remove(slab)
 
-    def settle(self, size_class: ClassId, slabs: Iterable[SlabId]) -> None:
-        """After blocks of slabs fell free or cached: the slabs may now be idle or empty."""
+    def settle(
+        self, size_class: ClassId, slabs: Iterable[SlabId], *, may_go_first: bool = True
+    ) -> None:
+        """After blocks of slabs fell free or cached: the slabs may now be idle or empty.
+
+        Without ``may_go_first``, each of them holds content that somebody will miss.
+        """
         for slab in slabs:
             if not self._slabs.num_used_in(slab):
-                self._settle_unused(size_class, slab)
+                self._settle_unused(size_class, slab, may_go_first=may_go_first)
 
-    def _unuse(self, size_class: ClassId, blocks: Sequence[BlockId]) -> None:
+    def _unuse(self, size_class: ClassId, blocks: Sequence[BlockId], *, may_go_first: bool) -> None:
         """Blocks fell cached, in this order; a slab falls idle with the last of its blocks."""
         counts = self._slabs.count_by_slab(size_class, blocks[::-1])
         for slab, num_blocks in counts.items():
             self._slabs.unuse(size_class, slab, num_blocks)
-        self.settle(size_class, reversed(counts))
+        self.settle(size_class, reversed(counts), may_go_first=may_go_first)
 
-    def _settle_unused(self, size_class: ClassId, slab: SlabId) -> None:
+    def _settle_unused(self, size_class: ClassId, slab: SlabId, *, may_go_first: bool) -> None:
         idle = self._idle[size_class]
         if self._slabs.is_empty(slab):
             if slab in idle:
                 idle.remove(slab)
             self._slabs.reclaim(slab)
         elif slab not in idle:
-            if self._goes_first(size_class, slab):
+            if may_go_first and self._goes_first(size_class, slab):
                 idle.push_oldest(slab)
             else:
                 self._push_idle(size_class, slab)
