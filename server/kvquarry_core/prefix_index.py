@@ -134,6 +134,10 @@ class PrefixIndex:
                 raise BrokenLaw(f"block {first} of kind {kind} is not indexed")
             if width > 1:
                 del rows[first]
+        if not found:
+            # What was deleted still costs memory, and every search of what is inserted next.
+            found.clear()
+            rows.clear()
 
     def _remove_twin(self, kind: KindId, block_hash: BlockHash, first: BlockId) -> None:
         """Forget one of several rows of one hash."""

@@ -1,5 +1,7 @@
 """The prefix index against a plain dict of lists; equal rows are twins, and the older is found."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +108,17 @@ def test_what_was_never_inserted_cannot_be_removed() -> None:
     insert(index, committed(0, b"x", 5))
     with pytest.raises(BrokenLaw, match="is not indexed"):
         remove(index, committed(0, b"x", 6))
+
+
+def test_an_index_that_forgot_everything_takes_no_memory() -> None:
+    index, rows = PrefixIndex(1), [committed(0, b"%d" % block, block) for block in range(20_000)]
+    tracemalloc.start()
+    for row in rows:
+        insert(index, row)
+    full_bytes, _ = tracemalloc.get_traced_memory()
+    for row in rows:
+        remove(index, row)
+    left_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert full_bytes > 20_000 * 24
+    assert left_bytes < 1000
