@@ -94,7 +94,8 @@ class Commits:
         if isinstance(positions, range) or len(positions) == 1:
             first, last = positions[0] * units + beyond, positions[-1] * units + beyond
             names = hashes[first : last + 1 : units]
-            place = first if last < request.num_remembered else None
+            known = request.remembered
+            place = first if first in known and last in known else None
             return FullRows(request.handle, kind, names, blocks, place)
         scattered = [hashes[position * units + beyond] for position in positions]
         return FullRows(request.handle, kind, scattered, blocks)

@@ -16,7 +16,7 @@ from kvquarry_core.books import Holding
 from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_core.ids import NULL_BLOCK, BlockId, Handle, KindId
 from kvquarry_core.messages import Admission
-from kvquarry_core.names import num_remembered
+from kvquarry_core.names import remembered
 from kvquarry_core.plan import GroupKind, Plan
 from kvquarry_core.prefix_index import Row
 from kvquarry_core.retention import Landmarks
@@ -71,8 +71,9 @@ class ShadowRequest:
     ) -> None:
         self.handle = handle
         self.hit_tokens = admission.hit_tokens
-        #: So many hashes of its text the pool's owner remembers.
-        self.num_remembered = min(num_remembered(plan, admission), len(waiting.hashes))
+        places = remembered(plan, admission)
+        #: Where those of its hashes stand that the pool's owner remembers.
+        self.remembered = places[: max(len(waiting.hashes) - places.start, 0)]
         self.junction_tokens = junction(admission.hit_tokens, admission.longest_tokens)
         #: Slots of its last step; before the first one, of the prompt.
         self.num_slots = waiting.num_tokens

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, KindId, SlabId
+from kvquarry_core.names import NO_NAMES, RememberedNames
 from kvquarry_core.promise import Promise
 
 #: Where a commit's blocks stand among what its request holds, by member group of their kind; None
@@ -29,7 +30,7 @@ class RequestRecord:
         query_tokens: Tokens looked up at admission, until they are counted.
         hit_tokens: Tokens found at admission, until they are counted.
         priority: That of what it leaves behind.
-        names: Hashes it was admitted with, where somebody commits by their places.
+        names: Those of its admission, where somebody commits by their places.
     """
 
     held: list[list[BlockId]]
@@ -43,7 +44,7 @@ class RequestRecord:
     query_tokens: int = 0
     hit_tokens: int = 0
     priority: int = 0
-    names: Sequence[BlockHash] = ()
+    names: RememberedNames = NO_NAMES
 
     @classmethod
     def empty(cls, num_groups: int) -> "RequestRecord":

@@ -24,7 +24,7 @@ from kvquarry_core.messages import (
     LeaseRequest,
     PinRequest,
 )
-from kvquarry_core.names import names_at, num_remembered
+from kvquarry_core.names import RememberedNames, places_of, remembered
 from kvquarry_core.pool import Pool
 from kvquarry_server import limits
 from kvquarry_server.operations import (
@@ -110,7 +110,7 @@ def _admit(pool: Pool, admit: AdmitRequest) -> Answer:
     answer = pool.answer(admit)
     if isinstance(answer, Admission):
         record = pool.requests.record(admit.handle)
-        record.names = admit.hashes[: num_remembered(pool.plan, answer)]
+        record.names = RememberedNames.of(remembered(pool.plan, answer), admit.hashes)
     return answer
 
 
@@ -222,7 +222,7 @@ def _names(pool: Pool, commit: Commit, places: Sequence[int]) -> list[Sequence[B
 def _remembered(
     pool: Pool, handle: Handle, kind: KindId, place: int, num_rows: int
 ) -> Sequence[BlockHash]:
-    names = names_at(pool.plan, kind, pool.requests.record(handle).names, place, num_rows)
+    names = pool.requests.record(handle).names.at(places_of(pool.plan, kind, place, num_rows))
     if len(names) != num_rows:
         raise UsageError(
             Reason.INVALID_ARGUMENT,

@@ -94,9 +94,28 @@ def test_places_where_nothing_is_remembered_are_mistakes(
 
 
 def test_no_more_is_remembered_than_blocks_were_granted_for(pool: Pool) -> None:
-    assert list(pool.requests[ONE].names) == NAMES[:3]
+    assert list(pool.requests[ONE].names.hashes) == NAMES[:3]
     apply_operation(pool, Free([ONE]))
     assert ONE not in pool.requests
+
+
+def test_nothing_is_remembered_of_what_was_hit(pool: Pool) -> None:
+    """However many requests hit one prefix: they share its blocks."""
+    group = pool.plan.kinds[STATES][0]
+    apply_operation(pool, Take([ONE], [group], [1]))
+    blocks = [*rows_of(pool, ONE, 2), *pool.requests[ONE].held[group]]
+    apply_operation(pool, Commit([ONE, ONE], [ATTENTION, STATES], [2, 1], [], blocks, [1, 2]))
+    apply_operation(pool, Free([ONE]))
+    pool.begin_step()
+    answer = apply_operation(pool, AdmitRequest(TWO, NAMES, 5 * BLOCK, 4 * BLOCK, BLOCK))
+    assert isinstance(answer, Admission)
+    assert answer.hit_tokens == 2 * BLOCK
+    assert list(pool.requests[TWO].names.hashes) == NAMES[2:3]
+    apply_operation(pool, Take([TWO] * 2, [FIRST, SECOND], [1, 1]))
+    third = row(pool, TWO, 2)
+    assert_refused(pool, Commit([TWO], [ATTENTION], [1], [], third, [2]), Reason.INVALID_ARGUMENT)
+    apply_operation(pool, Commit([TWO], [ATTENTION], [1], [], third, [3]))
+    assert found(pool) == NAMES[:3]
 
 
 def test_a_name_of_any_length_is_not_kept() -> None:
