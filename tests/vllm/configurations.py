@@ -56,6 +56,7 @@ def vllm_config(**changes: Any) -> SimpleNamespace:
         speculative_config=None,
         kv_transfer_config=None,
         num_lookahead_tokens=0,
+        kv_events_config=None,
         num_prefill_lookahead_tokens=1,
         max_in_flight_tokens=2048,
     )
