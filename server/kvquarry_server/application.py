@@ -4,29 +4,27 @@ The core's calls are atomic one by one. An operation with columns is many of the
 are checked, against the pool and against each other, before the first is applied.
 """
 
-import itertools
-import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TypeVar, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from kvquarry_core import checks
 from kvquarry_core.books import digest_of_pool
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
+from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
     AheadRequest,
     Ask,
-    FullRows,
     GrowRequest,
     LeaseRequest,
     PinRequest,
 )
-from kvquarry_core.names import RememberedNames, places_of, remembered
+from kvquarry_core.names import RememberedNames, remembered
 from kvquarry_core.pool import Pool
-from kvquarry_server import limits
+from kvquarry_server.columns import check_columns, runs_of
+from kvquarry_server.full_rows import full_rows
 from kvquarry_server.operations import (
     BeginStep,
     Commit,
@@ -44,7 +42,6 @@ from kvquarry_server.operations import (
 )
 from kvquarry_server.outcomes import Answer, CacheReset
 
-_Item = TypeVar("_Item")
 #: What has columns of any length.
 Columnar = AheadRequest | Take | Settle | GiveBack | Drop | Free | Forget
 _Unanswered = Take | Settle | GiveBack | Commit | Drop | Free | BeginStep | Forget | Unreadable
@@ -156,7 +153,7 @@ def _take(pool: Pool, take: Take) -> None:
 
 
 def _check_take(pool: Pool, take: Take) -> None:
-    _check_columns(take.handles, take.groups, take.num_blocks)
+    check_columns(take.handles, take.groups, take.num_blocks)
     wanted: Counter[tuple[Handle, GroupId]] = Counter()
     for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
         wanted[handle, group] += num_blocks
@@ -179,8 +176,8 @@ def _give_back(pool: Pool, give_back: GiveBack) -> None:
 
 def _returned_runs(pool: Pool, give_back: GiveBack) -> list[tuple[GroupId, list[BlockId]]]:
     """What is given back, checked."""
-    _check_columns(give_back.groups, give_back.num_blocks)
-    runs = list(zip(give_back.groups, _runs(give_back.blocks, give_back.num_blocks), strict=True))
+    check_columns(give_back.groups, give_back.num_blocks)
+    runs = list(zip(give_back.groups, runs_of(give_back.blocks, give_back.num_blocks), strict=True))
     returned: dict[GroupId, list[BlockId]] = {}
     for group, blocks in runs:
         returned.setdefault(group, []).extend(blocks)
@@ -194,44 +191,6 @@ def _commit(pool: Pool, commit: Commit) -> None:
     pool.commit_rows(full_rows(pool, commit))
 
 
-def full_rows(pool: Pool, commit: Commit) -> list[FullRows]:
-    """The runs of a commit, of kinds that exist; whether they may be committed is not asked."""
-    places = commit.places or [0] * len(commit.handles)
-    _check_columns(commit.handles, commit.kinds, commit.num_rows, places)
-    for kind in commit.kinds:
-        checks.check_kind(pool.plan, kind)
-    widths = [len(pool.plan.kinds[kind]) for kind in commit.kinds]
-    blocks = _runs(commit.blocks, list(map(operator.mul, commit.num_rows, widths)))
-    return list(map(FullRows, commit.handles, commit.kinds, _names(pool, commit, places), blocks))
-
-
-def _names(pool: Pool, commit: Commit, places: Sequence[int]) -> list[Sequence[BlockHash]]:
-    """What names the rows of each run: remembered since the admission, or said now."""
-    num_said = [0 if at else rows for at, rows in zip(places, commit.num_rows, strict=True)]
-    said = _runs(commit.hashes, num_said)
-    runs = zip(commit.handles, commit.kinds, commit.num_rows, places, said, strict=True)
-    names = [
-        _remembered(pool, handle, kind, place - 1, num_rows) if place else hashes
-        for handle, kind, num_rows, place, hashes in runs
-    ]
-    for one in names:
-        limits.check_hashes(one)
-    return names
-
-
-def _remembered(
-    pool: Pool, handle: Handle, kind: KindId, place: int, num_rows: int
-) -> Sequence[BlockHash]:
-    names = pool.requests.record(handle).names.at(places_of(pool.plan, kind, place, num_rows))
-    if len(names) != num_rows:
-        raise UsageError(
-            Reason.INVALID_ARGUMENT,
-            f"request {handle} was not admitted with {num_rows} hashes from {place} on that are "
-            "remembered; send them",
-        )
-    return names
-
-
 def _drop(pool: Pool, drop: Drop) -> None:
     for handle, group, blocks in _dropped_runs(pool, drop):
         pool.drop_blocks(handle, group, blocks)
@@ -239,8 +198,8 @@ def _drop(pool: Pool, drop: Drop) -> None:
 
 def _dropped_runs(pool: Pool, drop: Drop) -> list[tuple[Handle, GroupId, list[BlockId]]]:
     """What is dropped, checked."""
-    _check_columns(drop.handles, drop.groups, drop.num_blocks)
-    runs = list(zip(drop.handles, drop.groups, _runs(drop.blocks, drop.num_blocks), strict=True))
+    check_columns(drop.handles, drop.groups, drop.num_blocks)
+    runs = list(zip(drop.handles, drop.groups, runs_of(drop.blocks, drop.num_blocks), strict=True))
     dropped: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
     for handle, group, blocks in runs:
         dropped.setdefault((handle, group), Counter()).update(blocks)
@@ -275,25 +234,6 @@ def _compare(pool: Pool, books: CompareBooks) -> None:
             Reason.BOOKS_DIFFER,
             "client and pool do not agree on who holds what: one of them has a bug",
         )
-
-
-def _runs(column: list[_Item], lengths: Sequence[int]) -> list[list[_Item]]:
-    """Cut a column into its runs, which fill it exactly."""
-    ends = list(itertools.accumulate(lengths))
-    if (ends[-1] if ends else 0) != len(column):
-        raise UsageError(
-            Reason.INVALID_ARGUMENT,
-            f"the runs of a column have {sum(lengths)} entries, not {len(column)}",
-        )
-    if len(ends) == 1:
-        return [column]
-    return [column[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-
-
-def _check_columns(*columns: Sequence[object]) -> None:
-    lengths = [len(column) for column in columns]
-    if len(set(lengths)) != 1:
-        raise UsageError(Reason.INVALID_ARGUMENT, f"columns must be of equal length, not {lengths}")
 
 
 def _check_known(pool: Pool, handles: Iterable[Handle]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from kvquarry_core.commit_checks import check_no_block_twice, check_rows
 from kvquarry_core.messages import AheadGrant, AheadRequest, FullRows, Grant
 from kvquarry_core.pool import Pool
-from kvquarry_server.application import apply_operation, check_operation, full_rows
+from kvquarry_server.application import apply_operation, check_operation
+from kvquarry_server.full_rows import full_rows
 from kvquarry_server.operations import (
     Commit,
     Drop,
