@@ -5,6 +5,7 @@ import gc
 import logging
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
+from kvquarry_server.read_ahead import ReadAhead
 from kvquarry_server.registry import Registry
 from kvquarry_server.slices import Slices
 from kvquarry_server.strangers import Strangers
@@ -35,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 # A stream without a hello belongs to nobody, so nothing else would ever end it.
 _HELLO_TIMEOUT_S = 10.0
-# Turns are taken among those who asked for one, and while a message's batches follow each other at
-# once nobody is heard asking. About a turn.
+# Turns are taken among those who asked for one, and while one batch follows another at once nobody
+# is heard asking. About a turn.
 _UNHEARD_S = 0.001
 
 
@@ -75,7 +77,7 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
     async def Attach(  # noqa: N802
         self, requests: AsyncIterator[pool_pb2.AttachRequest], context: "AttachContext"
     ) -> None:
-        """See pool.proto. Reads and writes go through ``context``, one after the other."""
+        """See pool.proto. Reads and writes go through ``context``."""
         async with self._edge.typed_errors("Attach", context):
             stream = EndableStream()
             with self._strangers.one_more():
@@ -89,19 +91,27 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
                 await self._turns.finished(attachment.share)
                 welcome = lives.welcome_to_wire(self._boot_id, attachment)
                 await stream.step(partial(context.write, welcome))
-                await self._serve(stream, attachment, context)
+                with closing(ReadAhead(context.read)) as ahead:
+                    await self._serve(stream, attachment, ahead, context)
             finally:
                 self._registry.detach(attachment, stream)
 
     async def _serve(
-        self, stream: EndableStream, attachment: Attachment, context: "AttachContext"
+        self,
+        stream: EndableStream,
+        attachment: Attachment,
+        ahead: ReadAhead[pool_pb2.AttachRequest],
+        context: "AttachContext",
     ) -> None:
         """Answer batches until the client ends the stream or somebody ends it for the client."""
+        heard_others_at = time.perf_counter()
         while True:
-            request = await stream.step(context.read)
+            is_there = ahead.has_next
+            request = await stream.step(ahead.next)
             if is_end(request):
                 return
-            heard_others_at = time.perf_counter()
+            if not is_there:
+                heard_others_at = time.perf_counter()
             for batch in lives.batches_of(request):
                 start = time.perf_counter()
                 if start - heard_others_at > _UNHEARD_S:
