@@ -67,8 +67,8 @@ class Allocator:
 
     def _shortest(self, demand: Sequence[int]) -> ClassId | None:
         """A class that cannot serve its demand out of its own, if there is one."""
-        for size_class in self._class_ids:
-            if self._store.num_own(size_class) < demand[size_class]:
+        for size_class, own in zip(self._class_ids, self._store.num_own(), strict=True):
+            if own < demand[size_class]:
                 return size_class
         return None
 
@@ -126,12 +126,12 @@ class Allocator:
         """The idle slab of another class that can do without it and is missed least."""
         best: SlabId | None = None
         best_worth = 0.0
-        for other in self._class_ids:
+        for other, own in zip(self._class_ids, self._store.num_own(), strict=True):
             slab = self._cache.longest_idle(other)
             if other == size_class or slab is None:
                 continue
             per_slab = self._store.plan.classes[other].blocks_per_slab
-            if self._store.num_own(other) - per_slab < demand.promised[other]:
+            if own - per_slab < demand.promised[other]:
                 continue
             worth = self._eviction.slab_worth(self._cache, other, slab)
             if best is None or worth < best_worth:

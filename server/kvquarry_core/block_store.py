@@ -16,6 +16,7 @@ been out of use the :class:`Cache`'s; here they are kept in step.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import add, sub
 
 from kvquarry_core.cache import Cache
 from kvquarry_core.contents import Contents
@@ -60,26 +61,27 @@ class BlockStore:
         """How often a block is referenced; 0 means free, cached or granted."""
         return self._refs[size_class][block]
 
-    def num_own(self, size_class: ClassId) -> int:
-        """Blocks to be had without taking a slab from anybody: free and cached ones."""
-        return self.slabs.num_free(size_class) + self.cache.num_cached(size_class)
+    def num_own(self) -> list[int]:
+        """Blocks of every class to be had without taking a slab from anybody: free and cached."""
+        return list(map(add, self.slabs.num_free_of_class, self.cache.num_cached_of_class()))
 
-    def num_available(self, size_class: ClassId) -> int:
-        """Blocks to be had without taking a slab from another class."""
-        per_slab = self.plan.classes[size_class].blocks_per_slab
-        return self.num_own(size_class) + self.slabs.num_unassigned * per_slab
+    def num_available(self) -> list[int]:
+        """Blocks of every class to be had without taking a slab from another class."""
+        num_unassigned = self.slabs.num_unassigned
+        return [
+            own + num_unassigned * size_class.blocks_per_slab
+            for own, size_class in zip(self.num_own(), self.plan.classes, strict=True)
+        ]
 
     def free_memory(self) -> FreeMemory:
         """What nobody uses: blocks that hold nothing, and content that could be evicted."""
-        free = [self.slabs.num_free(size_class) for size_class in self._class_ids]
-        cached = [self.cache.num_cached(size_class) for size_class in self._class_ids]
-        return FreeMemory(free, self.slabs.num_unassigned, cached)
+        slabs = self.slabs
+        free, cached = list(slabs.num_free_of_class), self.cache.num_cached_of_class()
+        return FreeMemory(free, slabs.num_unassigned, cached)
 
     def room(self, touched: Sequence[set[BlockId]] = ()) -> Room:
         """What could be handed out, once ``touched`` blocks, by class, are referenced."""
-        slabs, cache = self.slabs, self.cache
-        own = [slabs.num_free(one) + cache.num_cached(one) for one in self._class_ids]
-        idle = [cache.num_idle(one) for one in self._class_ids]
+        slabs, own, idle = self.slabs, self.num_own(), self.cache.num_idle_of_class()
         for size_class, blocks in zip(self._class_ids, touched, strict=False):
             cached = [block for block in blocks if not self._refs[size_class][block]]
             theirs = {slabs.slab_of(size_class, block) for block in cached}
@@ -89,9 +91,9 @@ class BlockStore:
 
     def room_at_worst(self, num_touched: Sequence[int]) -> Room:
         """The same as if each touched block were the only cached one of an idle slab."""
-        own = [self.num_own(one) - num_touched[one] for one in self._class_ids]
-        idle = [max(self.cache.num_idle(one) - num_touched[one], 0) for one in self._class_ids]
-        return Room(self.plan, own, idle, self.slabs.num_unassigned)
+        own = list(map(sub, self.num_own(), num_touched))
+        idle = map(sub, self.cache.num_idle_of_class(), num_touched)
+        return Room(self.plan, own, [max(num, 0) for num in idle], self.slabs.num_unassigned)
 
     # Granted blocks.
 

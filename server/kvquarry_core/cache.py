@@ -91,9 +91,13 @@ class Cache:
         """Blocks nobody references that still hold findable content."""
         return len(self._blocks[size_class])
 
-    def num_idle(self, size_class: ClassId) -> int:
-        """Slabs of a class that other classes can have."""
-        return len(self._idle[size_class])
+    def num_cached_of_class(self) -> list[int]:
+        """The same for every class."""
+        return list(map(len, self._blocks))
+
+    def num_idle_of_class(self) -> list[int]:
+        """Slabs of every class that other classes can have."""
+        return list(map(len, self._idle))
 
     def longest_idle(self, size_class: ClassId) -> SlabId | None:
         """The slab of a class that fell idle first, if any is."""

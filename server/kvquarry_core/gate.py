@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.coordinator import NOTHING_HIT, Hit
 from kvquarry_core.evacuation import NO_EVACUATION, Evacuation, Evacuator
-from kvquarry_core.ids import ClassId
 from kvquarry_core.messages import Refusal, RefusalCause
 from kvquarry_core.touched import Touched
 
@@ -24,12 +23,11 @@ class Gate:
     def __init__(self, store: BlockStore, evacuator: Evacuator) -> None:
         self._store = store
         self._evacuator = evacuator
-        self._class_ids = [ClassId(index) for index in range(len(store.plan.classes))]
-        self._nothing = Touched.of([set() for _ in self._class_ids])
 
     def fits(self, demand: Sequence[int], touched: Touched | None = None) -> bool:
         """Whether ``demand[c]`` blocks of every class ``c`` can be had at once, moving nothing."""
-        touched = touched or self._nothing
+        if touched is None:
+            return self._store.room().num_spare_slabs(demand) >= 0
         # Mostly there is plenty, and nobody need look at each touched block.
         return (
             self._store.room_at_worst(touched.num_blocks).num_spare_slabs(demand) >= 0
@@ -40,7 +38,7 @@ class Gate:
         """What to clear so that a demand fits, mostly nothing; None where there is no way."""
         if self.fits(demand, touched):
             return NO_EVACUATION
-        return self._evacuator.plan(demand, touched or self._nothing) or None
+        return self._evacuator.plan(demand, touched or ()) or None
 
     def admits_luxury(self, demand: Sequence[int], owed: Sequence[int]) -> bool:
         """Whether so many blocks may go to somebody who does not need them yet.
@@ -64,5 +62,5 @@ class Gate:
         return self._refusal(RefusalCause.NEVER_FITS, demand, hit)
 
     def _refusal(self, cause: RefusalCause, demand: Sequence[int], hit: Hit) -> Refusal:
-        available = map(self._store.num_available, self._class_ids)
-        return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), tuple(available))
+        available = tuple(self._store.num_available())
+        return Refusal(cause, hit.num_tokens, hit.longest_tokens, tuple(demand), available)

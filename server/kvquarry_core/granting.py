@@ -109,7 +109,7 @@ class Granter:
                 self._requests.note_granted(record, GroupId(group), blocks)
         now = self._plan.by_class(wanted)
         promised = [blocks + later for blocks, later in zip(now, self._requests.owed, strict=True)]
-        if not self._gate.fits(promised):
+        if promised != now and not self._gate.fits(promised):
             promised = list(now)
         return Demand(now, promised)
 

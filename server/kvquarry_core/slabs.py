@@ -47,7 +47,8 @@ class SlabMap:
         self._partial_idle: list[dict[SlabId, None]] = [{} for _ in plan.classes]
         self._lowest: list[list[SlabId]] = [[] for _ in plan.classes]
         self._carved: list[set[SlabId]] = [set() for _ in plan.classes]
-        self._num_free_of_class = [0] * len(plan.classes)
+        #: Free blocks in the slabs of each class; not to be changed.
+        self.num_free_of_class = [0] * len(plan.classes)
         #: How often a slab went from one class (first index) to another (second).
         self.num_class_changes = [[0] * len(plan.classes) for _ in plan.classes]
 
@@ -62,7 +63,7 @@ class SlabMap:
 
     def num_free(self, size_class: ClassId) -> int:
         """Free blocks in the slabs of ``size_class``."""
-        return self._num_free_of_class[size_class]
+        return self.num_free_of_class[size_class]
 
     def num_free_in(self, slab: SlabId) -> int:
         """Free blocks in one slab."""
@@ -141,7 +142,7 @@ class SlabMap:
         self._free_head[slab] = _NONE
         self._add_partial(size_class, slab)
         self._carved[size_class].add(slab)
-        self._num_free_of_class[size_class] += num_blocks
+        self.num_free_of_class[size_class] += num_blocks
         self._note_change(slab, size_class)
         return slab
 
@@ -167,7 +168,7 @@ class SlabMap:
         self._partial[owner].pop(slab, None)
         self._partial_idle[owner].pop(slab, None)
         self._carved[owner].remove(slab)
-        self._num_free_of_class[owner] -= num_blocks
+        self.num_free_of_class[owner] -= num_blocks
         self._unassigned.append(slab)
 
     def is_empty(self, slab: SlabId) -> bool:
@@ -208,7 +209,7 @@ class SlabMap:
             self._num_fresh[slab] -= num_fresh
         self.use(owner, slab, len(blocks))
         self._num_free[slab] -= len(blocks)
-        self._num_free_of_class[owner] -= len(blocks)
+        self.num_free_of_class[owner] -= len(blocks)
         if not self._num_free[slab]:
             del self._partial[owner][slab]
         return blocks
@@ -233,7 +234,7 @@ class SlabMap:
             slab = SlabId(block // per_slab)
             next_free[block] = heads[slab]
             heads[slab] = block
-        self._num_free_of_class[size_class] += len(blocks)
+        self.num_free_of_class[size_class] += len(blocks)
         return list(reversed(counts))
 
     def _add_partial(self, size_class: ClassId, slab: SlabId) -> None:

@@ -20,11 +20,6 @@ class Touched(Sequence[set[BlockId]]):
         self.num_blocks = num_blocks
         self._list_blocks = list_blocks
 
-    @classmethod
-    def of(cls, blocks: Sequence[set[BlockId]]) -> "Touched":
-        """These blocks."""
-        return cls([len(of_class) for of_class in blocks], lambda: blocks)
-
     @cached_property
     def _blocks(self) -> Sequence[set[BlockId]]:
         return self._list_blocks()

@@ -120,7 +120,7 @@ def test_recency_lets_a_run_of_one_slab_go_at_once() -> None:
 
 def test_slab_aware_clears_a_whole_idle_slab_for_one_block() -> None:
     pool = full_of_cached_blocks(SlabAware())
-    grow(pool, 1, [pool.store.num_available(SMALL) - 32 * PER_SLAB, 0])  # what is free
+    grow(pool, 1, [pool.store.num_available()[SMALL] - 32 * PER_SLAB, 0])  # what is free
     assert pool.store.num_evictions[SMALL] == 0
     oldest = next(pool.store.cache.idle_slabs(SMALL))
     [block] = grow(pool, 1, [1, 0]).blocks[0]

@@ -250,7 +250,7 @@ class TestAhead:
         pool = self.full_of_content(num_cached)
         answer = pool.grant_ahead(AheadRequest([R1, R2], [2, 2]))
         assert [len(grant.blocks[0]) for grant in answer.grants] == granted
-        assert pool.store.num_own(ClassId(0)) == num_cached - sum(granted)
+        assert pool.store.num_own()[0] == num_cached - sum(granted)
         check_integrity(pool)
 
     def full_of_content(self, num_cached: int) -> Pool:
