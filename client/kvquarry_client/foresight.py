@@ -11,7 +11,7 @@ All requests decode at one pace, so who meets whom at a boundary is known as soo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kvquarry_client.roster import Roster
 from kvquarry_core.ids import KindId
@@ -39,7 +39,7 @@ class Foresight:
             if is_stocked:
                 kind = KindId(index)
                 spec = self._plan.spec_of_kind(kind)
-                distances = (one.tables[index].most_slots() - one.num_slots for one in decoding)
+                distances = [one.tables[index].most_slots() - one.num_slots for one in decoding]
                 most = most_at_once(distances, spec.block_tokens, self._num_steps)
                 if spec.num_speculative_blocks:
                     most = max(most, -(-len(decoding) // _REQUESTS_PER_STATE))
@@ -47,7 +47,7 @@ class Foresight:
         return rows
 
 
-def most_at_once(distances: Iterable[int], block_tokens: int, num_steps: int) -> int:
+def most_at_once(distances: Sequence[int], block_tokens: int, num_steps: int) -> int:
     """The most requests that pass a boundary within ``num_steps`` steps of each other, ever.
 
     Args:
@@ -55,7 +55,7 @@ def most_at_once(distances: Iterable[int], block_tokens: int, num_steps: int) ->
         block_tokens: From one boundary to the next.
         num_steps: So long each of them needs two states.
     """
-    at = Counter(distance % block_tokens for distance in distances)
+    at = Counter([distance % block_tokens for distance in distances])
     steps = range(min(num_steps, block_tokens))
-    met = (sum(at[(place + step) % block_tokens] for step in steps) for place in list(at))
+    met = [sum([at.get((place + step) % block_tokens, 0) for step in steps]) for place in at]
     return max(met, default=0)

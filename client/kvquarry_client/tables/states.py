@@ -83,7 +83,9 @@ class StateTable(ColumnTable):
 
     def most_slots(self) -> int:
         """See :meth:`BlockTable.most_slots`."""
-        return (len(self) - self._num_speculative) * self._block_tokens if self._is_running else 0
+        if not self._is_running:
+            return 0
+        return (len(self.columns[0]) - self._num_speculative) * self._block_tokens
 
     def most_processed(self) -> int | None:
         """See :meth:`BlockTable.most_processed`."""

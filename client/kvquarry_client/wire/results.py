@@ -1,6 +1,6 @@
 """What batches came to, from the wire."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from kvquarry.v1alpha import plan_pb2, pool_pb2
@@ -126,16 +126,15 @@ def batch_error(result: pool_pb2.BatchResult) -> ServiceError | None:
 
 
 def _admission(admission: pool_pb2.Admission) -> Admission:
-    return Admission(
-        admission.hit_tokens,
-        admission.longest_tokens,
-        _block_lists(admission.hit_blocks),
-        _grant(admission.grant),
-    )
+    grant = _grant(admission.grant)
+    hit_blocks = _block_lists(admission.hit_blocks) or _nothing(grant.blocks)
+    return Admission(admission.hit_tokens, admission.longest_tokens, hit_blocks, grant)
 
 
 def _grant(grant: pool_pb2.Grant) -> Grant:
-    return Grant(_block_lists(grant.blocks), _block_lists(grant.dirty), _moves(grant.moves))
+    blocks = _block_lists(grant.blocks)
+    dirty = _block_lists(grant.dirty) or _nothing(blocks)
+    return Grant(blocks, dirty, _moves(grant.moves) if grant.HasField("moves") else ())
 
 
 def _moves(moves: pool_pb2.Moves) -> tuple[Move, ...]:
@@ -169,4 +168,9 @@ def _pin_refusal(refusal: pool_pb2.PinRefusal) -> PinRefusal:
 
 
 def _block_lists(lists: Iterable[pool_pb2.BlockList]) -> tuple[list[BlockId], ...]:
-    return tuple(cast("list[BlockId]", list(one.blocks)) for one in lists)
+    return cast("tuple[list[BlockId], ...]", tuple([list(one.blocks) for one in lists]))
+
+
+def _nothing(by_group: Sequence[object]) -> tuple[list[BlockId], ...]:
+    """An empty list for every group: what is not sent where it would be that."""
+    return tuple([list[BlockId]() for _ in by_group])

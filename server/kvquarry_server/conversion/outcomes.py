@@ -107,14 +107,16 @@ def _fill_answer(message: pool_pb2.Answer, answer: Answer) -> None:
 def _fill_admission(message: pool_pb2.Admission, admission: Admission) -> None:
     message.hit_tokens = admission.hit_tokens
     message.longest_tokens = admission.longest_tokens
-    _fill_lists(message.hit_blocks, admission.hit_blocks)
+    if admission.hit_tokens:
+        _fill_lists(message.hit_blocks, admission.hit_blocks)
     _fill_grant(message.grant, admission.grant)
 
 
 def _fill_grant(message: pool_pb2.Grant, grant: Grant) -> None:
     message.SetInParent()
     _fill_lists(message.blocks, grant.blocks)
-    _fill_lists(message.dirty, grant.dirty)
+    if any(grant.dirty):
+        _fill_lists(message.dirty, grant.dirty)
     if grant.moves:
         message.moves.MergeFrom(_moves(grant.moves))
 
