@@ -20,6 +20,10 @@ from kvquarry_core.ids import Handle, KindId
 from kvquarry_core.messages import Admission, AdmitRequest, Refusal, RefusalCause
 from kvquarry_core.plan import Plan
 
+#: A request leaves checkpoints behind, and with each of them a state of the stock. Where memory is
+#: plenty, whoever has to lease some does so for this many requests more.
+_MORE_REQUESTS = 3
+
 
 class Entrance:
     """Asks the pool to admit requests, one exchange each."""
@@ -49,7 +53,10 @@ class Entrance:
         """
         starting, soon = self._states_to_start(waiting), self._states_soon(waiting)
         wanted = [*map(operator.add, starting, soon)]
-        allowance = self._supply.allow(self._blocks_of_life(waiting, wanted))
+        lavish = self._for_several(wanted)
+        allowance = self._supply.allow(self._blocks_of_life(waiting, lavish))
+        if allowance.is_plenty:
+            wanted = lavish
         is_frugal = not allowance and not self._idle
         admit = self._request(waiting, keep_free, allowance)
         answer = self._exchange(waiting, admit, starting, wanted, allowance)
@@ -129,6 +136,14 @@ class Entrance:
             if is_stocked and waiting.num_tokens > spec.block_tokens:
                 rows[index] += 1
         return rows
+
+    def _for_several(self, wanted: Sequence[int]) -> list[int]:
+        """Rows of states by kind, so that the next few requests find theirs in stock."""
+        in_stock = self._idle.stock.num_rows_by_kind()
+        return [
+            rows + _MORE_REQUESTS if rows > present else rows
+            for rows, present in zip(wanted, in_stock, strict=True)
+        ]
 
     def _blocks_of_life(self, waiting: Waiting, state_rows: Sequence[int]) -> list[int]:
         """As many blocks by group as an admission takes at most, luxury included."""

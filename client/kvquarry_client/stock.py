@@ -39,6 +39,10 @@ class StateStock:
         """Rows to be had without asking."""
         return len(self._rows[kind])
 
+    def num_rows_by_kind(self) -> list[int]:
+        """The same for every kind; none where it is not stocked."""
+        return list(map(len, self._rows))
+
     def count_blocks(self, by_class: list[int]) -> None:
         """Add what is here to a count by size class."""
         for kind, rows in enumerate(self._rows):

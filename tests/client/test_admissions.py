@@ -1,11 +1,14 @@
 """A waiting request is asked about once, and again only when the answer may be another."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from kvquarry_client.scheduling import Allocation
+from kvquarry_core.messages import Grant, Refusal
+from kvquarry_core.pool import Pool
 from kvquarry_core.retention import Landmarks
 from tests.client.pools import ATTENTION, BLOCK, CHUNK, Engine, engine, prompt
 
@@ -145,3 +148,25 @@ def test_a_retired_state_is_reason_to_ask_again_for_who_waits_for_memory() -> No
     quarry.shadow.lookup(prompt("waits", waiting))
     assert quarry.ledger.num_exchanges == asked + 1
     assert sum(map(len, quarry.ledger.pool.lease.blocks)) == 2, "but for what runs, nothing"
+
+
+@pytest.mark.parametrize(("num_slabs", "leases"), [(600, [1, 0, 0, 0, 1, 0]), (16, [1] * 6)])
+def test_where_memory_is_plenty_states_of_the_next_few_requests_come_along(
+    num_slabs: int, leases: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarry = engine(num_slabs=num_slabs, ahead_tokens=AHEAD)
+    assert quarry.admit("running", 5)
+    pool, asked = quarry.ledger.pool, []
+
+    def lease_blocks(num_blocks: Sequence[int]) -> Grant | Refusal:
+        asked.append(num_blocks)
+        return Pool.lease_blocks(pool, num_blocks)
+
+    monkeypatch.setattr(pool, "lease_blocks", lease_blocks)
+    counts = []
+    for number in range(len(leases)):
+        asked.clear()
+        commit(quarry, f"prompt {number}")
+        quarry.shadow.begin_step()
+        counts.append(len(asked))
+    assert counts == leases

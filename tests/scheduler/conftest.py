@@ -10,8 +10,9 @@ from kvquarry_core.reserve import DecodeReserve
 @pytest.fixture
 def no_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are admitted into the last block, so that they preempt each other."""
-    monkeypatch.setattr(DecodeReserve, "blocks", _nothing)
+    blocks_of = DecodeReserve.blocks
 
+    def nothing(reserve: DecodeReserve, *_: int) -> list[int]:
+        return blocks_of(reserve, 0, 0)
 
-def _nothing(reserve: DecodeReserve, *_: int) -> list[int]:
-    return [0] * len(reserve._plan.classes)
+    monkeypatch.setattr(DecodeReserve, "blocks", nothing)
