@@ -1,5 +1,6 @@
 """Which rows may be committed: checked, all of them, before the first is."""
 
+from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from kvquarry_core.block_store import BlockStore
@@ -34,11 +35,16 @@ def check_rows(
 def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
     """What is committed together must not name a block twice.
 
-    Rows that stand together among those a request may commit name each of theirs once.
+    A run names each of its blocks once, as :func:`check_rows` sees; so only runs of one size class
+    could have one in common.
     """
+    size_classes = [plan.class_of_kind(rows.kind) for rows in commits]
+    num_runs = Counter(size_classes)
     seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
-    for rows in commits:
-        seen = seen_of_class[plan.class_of_kind(rows.kind)]
+    for size_class, rows in zip(size_classes, commits, strict=True):
+        if num_runs[size_class] == 1:
+            continue
+        seen = seen_of_class[size_class]
         num_expected = len(seen) + len(rows.blocks)
         seen.update(rows.blocks)
         if len(seen) != num_expected:
