@@ -143,29 +143,37 @@ class _Call:
 
 @dataclass
 class _CalmCall(_Call):
-    """A client that rests before each message that is answered."""
+    """A client that waits for every answer, and rests before each message that is answered."""
 
     admissions_s: list[float] = field(default_factory=list)
     _num_read: int = 0
+    _asked: RecordedMessage | None = None
     _arrived: float = 0.0
+    _has_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._has_answer.set()
 
     async def read(self) -> object:
         """The next message, when it is time for it: it arrives then, also if nobody looks."""
-        if 0 < self._num_read <= len(self.messages) and self._current(1).response is not None:
+        sending = self.messages[self._num_read - 1 : self._num_read]  # none is the hello
+        self._num_read += 1
+        await self._has_answer.wait()
+        if sending and sending[0].response is not None:
             arrives = self.clock() + _REST_S
             while self.clock() < arrives:  # noqa: ASYNC110 - the loop knows no such clock
                 await asyncio.sleep(0)
-            self._arrived = arrives
-        self._num_read += 1
+            self._asked, self._arrived = sending[0], arrives
+            self._has_answer.clear()
         return await super().read()
 
     async def write(self, response: pool_pb2.AttachResponse) -> None:
         """An answer is there when it is written."""
         response.SerializeToString()
-        if response.HasField("result") and self._current(2).is_admission:
-            self.admissions_s.append(self.clock() - self._arrived)
+        if self._asked is not None:
+            if self._asked.is_admission:
+                self.admissions_s.append(self.clock() - self._arrived)
+            self._asked = None
+            self._has_answer.set()
         await asyncio.sleep(0)
-
-    def _current(self, num_before: int) -> RecordedMessage:
-        """The message that was read last, or will be: the hello was read first."""
-        return self.messages[self._num_read - num_before]
