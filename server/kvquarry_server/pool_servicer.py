@@ -5,7 +5,6 @@ import gc
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,12 @@ import grpc
 from kvquarry.v1alpha import pool_pb2, pool_pb2_grpc
 from kvquarry_core.errors import Reason, UsageError
 from kvquarry_server.attachment import Attachment
+from kvquarry_server.begun import Begun
 from kvquarry_server.conversion import lives
 from kvquarry_server.conversion.batches import batch_from_wire
 from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
-from kvquarry_server.read_ahead import ReadAhead
 from kvquarry_server.registry import Registry
 from kvquarry_server.slices import Slices
 from kvquarry_server.strangers import Strangers
@@ -37,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 # A stream without a hello belongs to nobody, so nothing else would ever end it.
 _HELLO_TIMEOUT_S = 10.0
-# Turns are taken among those who asked for one, and while one batch follows another at once nobody
-# is heard asking. About a turn.
+# Turns are taken among those who asked for one, and while a message's batches follow each other at
+# once nobody is heard asking. About a turn.
 _UNHEARD_S = 0.001
 
 
@@ -91,38 +90,42 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
                 await self._turns.finished(attachment.share)
                 welcome = lives.welcome_to_wire(self._boot_id, attachment)
                 await stream.step(partial(context.write, welcome))
-                with closing(ReadAhead(context.read)) as ahead:
-                    await self._serve(stream, attachment, ahead, context)
+                await self._serve(stream, attachment, context)
             finally:
                 self._registry.detach(attachment, stream)
 
     async def _serve(
+        self, stream: EndableStream, attachment: Attachment, context: "AttachContext"
+    ) -> None:
+        """Answer batches until the client ends the stream or somebody ends it for the client."""
+        reading = Begun(context.read())
+        try:
+            while not is_end(request := await stream.step(reading.result)):
+                # While this message is worked on, the next one is on its way.
+                reading = Begun(context.read())
+                await self._serve_message(stream, attachment, request, context)
+        finally:
+            reading.close()
+
+    async def _serve_message(
         self,
         stream: EndableStream,
         attachment: Attachment,
-        ahead: ReadAhead[pool_pb2.AttachRequest],
+        message: pool_pb2.AttachRequest,
         context: "AttachContext",
     ) -> None:
-        """Answer batches until the client ends the stream or somebody ends it for the client."""
         heard_others_at = time.perf_counter()
-        while True:
-            is_there = ahead.has_next
-            request = await stream.step(ahead.next)
-            if is_end(request):
-                return
-            if not is_there:
+        for batch in lives.batches_of(message):
+            start = time.perf_counter()
+            if start - heard_others_at > _UNHEARD_S:
+                await stream.step(partial(asyncio.sleep, 0))
                 heard_others_at = time.perf_counter()
-            for batch in lives.batches_of(request):
-                start = time.perf_counter()
-                if start - heard_others_at > _UNHEARD_S:
-                    await stream.step(partial(asyncio.sleep, 0))
-                    heard_others_at = time.perf_counter()
-                work = self._answer(stream, attachment, batch)
-                response = await self._turns.do(attachment.share, work)
-                seconds = time.perf_counter() - start
-                if response is not None:
-                    await stream.step(partial(context.write, response))
-                self._telemetry.applied_batch(seconds)
+            work = self._answer(stream, attachment, batch)
+            response = await self._turns.do(attachment.share, work)
+            seconds = time.perf_counter() - start
+            if response is not None:
+                await stream.step(partial(context.write, response))
+            self._telemetry.applied_batch(seconds)
 
     def _answer(
         self, stream: EndableStream, attachment: Attachment, message: pool_pb2.Batch
