@@ -11,6 +11,7 @@ A task would begin a round later, and end a round before whoever waits for it go
 coroutine is begun by hand here, up to where it first waits, as tasks do it from Python 3.12 on.
 """
 
+import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
@@ -53,6 +54,9 @@ class Begun(Generic[Result]):
     def close(self) -> None:
         """Nobody waits for it any more; closing a call that is over is harmless."""
         self._call.close()
+        if isinstance(self._waits_for, asyncio.Future):
+            # Else an error that it ended with would be reported as one that nobody looked at.
+            self._waits_for.cancel()
 
     def _go_on(self, resume: Callable[..., object], what: object) -> None:
         """Up to where it waits again or to its end; a cancellation that ends it is raised."""

@@ -120,6 +120,7 @@ def test_closing_ends_it_wherever_it_is() -> None:
         begun.close()
         begun.close()
         assert call.heard == ["begun", "over"]
+        assert call.futures[0].cancelled(), "whoever was to set it need not"
         over.close()
 
     in_a_loop(script)
