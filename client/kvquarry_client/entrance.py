@@ -21,8 +21,8 @@ from kvquarry_core.messages import Admission, AdmitRequest, Refusal, RefusalCaus
 from kvquarry_core.plan import Plan
 
 #: A request leaves checkpoints behind, and with each of them a state of the stock. Where memory is
-#: plenty, whoever has to lease some does so for this many requests more.
-_MORE_REQUESTS = 3
+#: plenty, whoever has to lease some leases so many rows more of their kind.
+_MORE_ROWS = 3
 
 
 class Entrance:
@@ -54,9 +54,9 @@ class Entrance:
         starting, soon = self._states_to_start(waiting), self._states_soon(waiting)
         wanted = [*map(operator.add, starting, soon)]
         lavish = self._for_several(wanted)
-        allowance = self._supply.allow(self._blocks_of_life(waiting, lavish))
-        if allowance.is_plenty:
+        if lavish != wanted and self._supply.is_plenty(self._blocks_of_life(waiting, lavish)):
             wanted = lavish
+        allowance = self._supply.allow(self._blocks_of_life(waiting, wanted))
         is_frugal = not allowance and not self._idle
         admit = self._request(waiting, keep_free, allowance)
         answer = self._exchange(waiting, admit, starting, wanted, allowance)
@@ -138,10 +138,13 @@ class Entrance:
         return rows
 
     def _for_several(self, wanted: Sequence[int]) -> list[int]:
-        """Rows of states by kind, so that the next few requests find theirs in stock."""
+        """Rows of states by kind, so that the next few requests find theirs in stock.
+
+        When nobody is left who runs, the stock goes back; so a request alone leases its own.
+        """
         in_stock = self._idle.stock.num_rows_by_kind()
         return [
-            rows + _MORE_REQUESTS if rows > present else rows
+            rows + _MORE_ROWS if rows > present and self._roster else rows
             for rows, present in zip(wanted, in_stock, strict=True)
         ]
 

@@ -28,6 +28,7 @@ from loadtest.benchmarks.tables import progress, table
 #: too: caches grow cold meanwhile.
 _REST_S = 0.01
 _FLOODS = (0, 1, 3)
+_PATIENCE_S = 60.0
 
 
 def own_time(recording: Recording, num_admissions: int) -> dict[str, Any]:
@@ -159,7 +160,8 @@ class _CalmCall(_Call):
         """The next message, when it is time for it: it arrives then, also if nobody looks."""
         sending = self.messages[self._num_read - 1 : self._num_read]  # none is the hello
         self._num_read += 1
-        await self._has_answer.wait()
+        async with asyncio.timeout(_PATIENCE_S):  # an answer that was recorded must come
+            await self._has_answer.wait()
         if sending and sending[0].response is not None:
             arrives = self.clock() + _REST_S
             while self.clock() < arrives:  # noqa: ASYNC110 - the loop knows no such clock

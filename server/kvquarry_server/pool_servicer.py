@@ -122,10 +122,9 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
                 heard_others_at = time.perf_counter()
             work = self._answer(stream, attachment, batch)
             response = await self._turns.do(attachment.share, work)
-            seconds = time.perf_counter() - start
+            self._telemetry.applied_batch(time.perf_counter() - start)
             if response is not None:
                 await stream.step(partial(context.write, response))
-            self._telemetry.applied_batch(seconds)
 
     def _answer(
         self, stream: EndableStream, attachment: Attachment, message: pool_pb2.Batch

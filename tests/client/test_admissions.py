@@ -150,7 +150,7 @@ def test_a_retired_state_is_reason_to_ask_again_for_who_waits_for_memory() -> No
     assert sum(map(len, quarry.ledger.pool.lease.blocks)) == 2, "but for what runs, nothing"
 
 
-@pytest.mark.parametrize(("num_slabs", "leases"), [(600, [1, 0, 0, 0, 1, 0]), (16, [1] * 6)])
+@pytest.mark.parametrize(("num_slabs", "leases"), [(600, [1, 0, 0, 0, 1, 0]), (24, [1] * 6)])
 def test_where_memory_is_plenty_states_of_the_next_few_requests_come_along(
     num_slabs: int, leases: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,14 +113,37 @@ def test_a_cancellation_of_who_waits_is_its_own() -> None:
     in_a_loop(script)
 
 
-def test_closing_ends_it_wherever_it_is() -> None:
+@pytest.mark.parametrize("end", ["result", "error", "cancellation"])
+def test_what_nobody_waits_for_comes_to_its_end_all_the_same(end: str) -> None:
+    """Only there does gRPC free what it has received."""
+
     async def script() -> None:
-        call, over = Call(1), Begun(Call(0).run())
+        call = Call(2)
         begun = Begun(call.run())
         begun.close()
         begun.close()
-        assert call.heard == ["begun", "over"]
-        assert call.futures[0].cancelled(), "whoever was to set it need not"
-        over.close()
+        assert call.heard == ["begun"]
+        call.futures[0].set_result(1)
+        await asyncio.sleep(0.001)
+        assert call.heard == ["begun", 1]
+        match end:
+            case "result":
+                call.futures[1].set_result(2)
+            case "error":
+                call.futures[1].set_exception(ValueError("nobody hears this"))
+            case _:
+                call.futures[1].cancel()
+        await asyncio.sleep(0.001)
+        assert call.heard[-1] == "over"
+
+    in_a_loop(script)
+
+
+def test_closing_what_is_over_or_waits_for_no_future_is_harmless() -> None:
+    async def script() -> None:
+        over, between = Begun(Call(0).run()), Begun(asyncio.sleep(0))
+        for begun in (over, between):
+            begun.close()
+            begun.close()
 
     in_a_loop(script)

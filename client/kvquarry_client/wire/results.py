@@ -127,8 +127,9 @@ def batch_error(result: pool_pb2.BatchResult) -> ServiceError | None:
 
 def _admission(admission: pool_pb2.Admission) -> Admission:
     grant = _grant(admission.grant)
-    hit_blocks = _block_lists(admission.hit_blocks) or _nothing(grant.blocks)
-    return Admission(admission.hit_tokens, admission.longest_tokens, hit_blocks, grant)
+    hit_tokens = admission.hit_tokens
+    hit_blocks = _block_lists(admission.hit_blocks) if hit_tokens else _nothing(grant.blocks)
+    return Admission(hit_tokens, admission.longest_tokens, hit_blocks, grant)
 
 
 def _grant(grant: pool_pb2.Grant) -> Grant:
