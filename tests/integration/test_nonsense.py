@@ -11,7 +11,7 @@ from kvquarry_client.errors import Nonsense
 from kvquarry_client.session import Session
 from kvquarry_client.target import Target
 from kvquarry_core.ids import Handle
-from kvquarry_core.messages import GrowRequest, PinRequest
+from kvquarry_core.messages import AdmitRequest, GrowRequest, PinRequest
 from kvquarry_core.plan import make_plan
 from kvquarry_server.conversion.plans import plan_to_wire
 from tests.client.pools import HYBRID
@@ -20,6 +20,7 @@ from tests.integration.strange_service import WELCOME, Requests, Responses, Stra
 Answer = pool_pb2.Answer
 PLAN = make_plan(HYBRID, 40 * 192)
 GROW = GrowRequest(Handle(1), [0, 0, 1])
+ADMIT = AdmitRequest(Handle(1), [], num_tokens=8, max_hit_tokens=4, max_grant_tokens=8)
 NONE = pool_pb2.BlockList()
 
 
@@ -89,6 +90,17 @@ def test_an_answer_that_is_none_is_refused(
         session = attached(target)
         with pytest.raises(Nonsense, match=told):
             session.ask([GROW])
+        session.close()
+
+
+def test_a_hit_without_blocks_is_refused(tmp_path: Path) -> None:
+    """Lists are left out where nothing is hit, and only there."""
+    admission = pool_pb2.Admission(hit_tokens=4, longest_tokens=4, grant=GRANT.grant)
+    result = pool_pb2.BatchResult(answers=[Answer(admission=admission)])
+    with serving(StrangeService(answering(result)), tmp_path / "s") as target:
+        session = attached(target)
+        with pytest.raises(Nonsense, match="blocks of 0 groups"):
+            session.ask([ADMIT])
         session.close()
 
 
