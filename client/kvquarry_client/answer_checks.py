@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from kvquarry_client.errors import Nonsense
-from kvquarry_core.ids import NULL_BLOCK, BlockId
+from kvquarry_core.ids import NULL_BLOCK, BlockId, GroupId
 from kvquarry_core.messages import (
     Admission,
     AdmitRequest,
@@ -68,11 +68,13 @@ class AnswerChecks:
         """One column per group, of blocks that exist; the null block is nobody's."""
         if len(columns) != len(self._num_blocks_of_group):
             _raise(f"blocks of {len(columns)} groups, not of {len(self._num_blocks_of_group)}")
-        for blocks, num_blocks in zip(columns, self._num_blocks_of_group, strict=True):
+        for group, (blocks, num_blocks) in enumerate(
+            zip(columns, self._num_blocks_of_group, strict=True)
+        ):
             if blocks and not (min(blocks) > NULL_BLOCK and max(blocks) < num_blocks):
                 _raise(
-                    f"blocks {min(blocks)} to {max(blocks)} of a group whose last one is "
-                    f"{num_blocks - 1}"
+                    f"blocks {min(blocks)} to {max(blocks)} of group {GroupId(group)}, "
+                    f"whose last one is {num_blocks - 1}"
                 )
 
     def _check_counts(self, grant: Grant, wanted: Sequence[int]) -> None:

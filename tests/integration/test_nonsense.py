@@ -72,7 +72,7 @@ def attached(target: Target) -> Session:
         ),
         (pool_pb2.BatchResult(number=5, answers=[GRANT]), "answered as batch 6"),
         (pool_pb2.BatchResult(answers=[granting(LAST + 1)]), f"last one is {LAST}"),
-        (pool_pb2.BatchResult(answers=[granting(0)]), "blocks 0 to 0"),
+        (pool_pb2.BatchResult(answers=[granting(0)]), "blocks 0 to 0 of group 2,"),
         (pool_pb2.BatchResult(answers=[granting(1, 2)]), r"\[0, 0, 2\] blocks were granted"),
         (pool_pb2.BatchResult(answers=[granting(1, num_groups=2)]), "blocks of 2 groups"),
         (pool_pb2.BatchResult(answers=[granting(1, moves=MOVED)]), "do not exist"),
