@@ -89,7 +89,7 @@ class InprocLedger:
         return answers
 
     def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
-        """See :meth:`Ledger.ask_first`; here requests are freed at once."""
+        """See :meth:`Ledger.ask_first`; here nothing is waiting."""
         return self.ask(asks)
 
     def reset_cache(self) -> bool:

@@ -50,6 +50,8 @@ class LastingStream:
         self._target = target
         self._patience_s = patience_s
         self._unread: deque[pool_pb2.AttachRequest] = deque()
+        # The last ones of them that no other connection has carried.
+        self._num_fresh = 0
         self._stream: BatchStream | None = None
         self._failure: Exception | None = None
         self._reading_since: float | None = None
@@ -77,7 +79,17 @@ class LastingStream:
         """Send a batch, now or when there is a connection; its result will be read later."""
         with self._changed:
             self._unread.append(batch)
+            self._num_fresh += 1
             self._current().send(batch)
+
+    def take_back(self, most: int) -> int:
+        """Take back as many of the last ``most`` batches as certainly nobody received."""
+        with self._changed:
+            num_taken = self._current().take_back(min(most, self._num_fresh))
+            self._num_fresh -= num_taken
+            for _ in range(num_taken):
+                self._unread.pop()
+        return num_taken
 
     def read(self) -> pool_pb2.BatchResult:
         """Wait for the next result; it also says that the quiet batches before it were applied.
@@ -118,7 +130,7 @@ class LastingStream:
 
     def _forget_until(self, number: int) -> None:
         with self._changed:
-            while self._unread and _last_number(self._unread[0]) <= number:
+            while self._unread and self._unread[0].batch.number <= number:
                 self._unread.popleft()
 
     def _wait_for_another(self, broken: BatchStream, give_up_at: float) -> None:
@@ -215,6 +227,7 @@ class LastingStream:
             for batch in self._unread:
                 fresh.send(batch)
             self._stream = fresh
+            self._num_fresh = 0
             self._changed.notify_all()
         if self._is_closed.is_set():
             fresh.close()
@@ -238,9 +251,3 @@ class LastingStream:
         )
         lost.__cause__ = refusal
         return lost
-
-
-def _last_number(message: pool_pb2.AttachRequest) -> int:
-    """That of the last batch in a message."""
-    last = message.following[-1] if message.following else message.batch
-    return last.number

@@ -33,9 +33,10 @@ class Ledger(Protocol):
         ...
 
     def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
-        """The same, ahead of requests freed since the pool heard last: for when memory is plenty.
+        """The same for when memory is plenty: ahead of what was called before, as far as may be.
 
-        To free a request takes the pool about as long as to admit one.
+        What an answer depends on comes before it, see :mod:`kvquarry_client.wire.bearing`. To
+        commit a prompt, or to free a request, takes the pool about as long as to admit one.
         """
         ...
 

@@ -10,13 +10,13 @@ from kvquarry_client.answer_checks import AnswerChecks
 from kvquarry_client.errors import Nonsense
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.ledger import Eviction
+from kvquarry_client.outgoing import Outgoing
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
-from kvquarry_client.wire import results
-from kvquarry_client.wire.batches import BatchBuilder, add_following
-from kvquarry_core.ids import Handle
+from kvquarry_client.wire import plans, results
+from kvquarry_client.wire.bearing import Gathered
 from kvquarry_core.luxury import FreeMemory
-from kvquarry_core.messages import Answer, Ask
+from kvquarry_core.messages import AdmitRequest, Answer, Ask
 from kvquarry_core.plan import Plan
 
 logger = logging.getLogger(__name__)
@@ -47,18 +47,16 @@ class Session:
         self._channel = channel
         self._opened = opened
         self._checks = AnswerChecks(plan)
-        self._batch = BatchBuilder()
-        self._count_empty_slots: Callable[[], Sequence[int]] = tuple
-        self._last_number = 0
         self._last_read = 0
         self._num_waits = 0
-        # The pool's, as this side counts it.
-        self._revision = 0
         self._evictions: list[Eviction] = []
         self._used_fraction = 0.0
         self._free_memory = results.no_memory_known(opened.plan)
         self._is_closed = False
         self._stream = LastingStream(self._new_stream, target, patience_s=reconnect_timeout_s)
+        may_move = plans.policies_from_wire(opened.policies).may_move
+        self._outgoing = Outgoing(self._stream, moves_blocks=may_move)
+        self._batch = self._outgoing.batch
         # The buffering operations are the builder's own.
         self.take = self._batch.take
         self.settle = self._batch.settle
@@ -76,11 +74,15 @@ class Session:
 
     def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask`."""
-        return self._ask(asks, freed=())
+        return self._ask(asks, behind=())
 
     def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
-        """See :meth:`Ledger.ask_first`: the service frees behind the answer."""
-        return self._ask(asks, self._batch.take_freed())
+        """See :meth:`Ledger.ask_first`; the service applies the rest behind the answer."""
+        texts = [ask.hashes for ask in asks if isinstance(ask, AdmitRequest)]
+        behind = self._outgoing.leave_behind(texts)
+        if any(gathered.begins_step() for gathered in behind):
+            self._batch.begin_step()
+        return self._ask(asks, behind)
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""
@@ -101,16 +103,15 @@ class Session:
         if self._stream.num_unread < _MOST_UNREAD:
             self._send(quiet=True)
         else:
-            number = self._send(quiet=False)
-            self._read_until(number)
+            self._read_until(self._send(quiet=False))
 
     def tell_empty_slots(self, count: Callable[[], Sequence[int]]) -> None:
         """See :meth:`Ledger.tell_empty_slots`."""
-        self._count_empty_slots = count
+        self._outgoing.count_empty_slots = count
 
     def compare_books(self, digest: bytes) -> None:
         """See :meth:`Ledger.compare_books`."""
-        self._batch.compare_books(self._revision + len(self._batch), digest)
+        self._batch.compare_books(self._outgoing.revision + len(self._batch), digest)
 
     def free_memory(self) -> FreeMemory:
         """See :meth:`Ledger.free_memory`; what was heard with the last answer."""
@@ -145,30 +146,24 @@ class Session:
             logger.info("the pool is left to its lease: %s", error.code())
         self._channel.close()
 
-    def _ask(self, asks: Sequence[Ask], freed: Sequence[Handle]) -> list[Answer]:
+    def _ask(self, asks: Sequence[Ask], behind: Sequence[Gathered]) -> list[Answer]:
         for ask in asks:
             self._batch.ask(ask)
-        answers = results.answers(self._exchange(freed), len(asks))
+        answers = results.answers(self._exchange(behind), len(asks))
         for ask, answer in zip(asks, answers, strict=True):
             self._checks.check(ask, answer)
         return answers
 
-    def _exchange(self, freed: Sequence[Handle] = ()) -> pool_pb2.BatchResult:
-        """Send what was gathered, and what is freed behind it, and wait for the first's result."""
+    def _exchange(self, behind: Sequence[Gathered] = ()) -> pool_pb2.BatchResult:
+        """Send what was gathered, and more behind it, and wait for the first's result."""
         self.num_exchanges += 1
-        return self._read_until(self._send(quiet=False, freed=freed))
+        number = self._send(quiet=False)
+        self._outgoing.send_behind(behind)
+        return self._read_until(number)
 
-    def _send(self, *, quiet: bool, freed: Sequence[Handle] = ()) -> int:
-        number = self._last_number + 1
-        self._last_number = number + bool(freed)
+    def _send(self, *, quiet: bool) -> int:
         self._num_waits = 0
-        self._revision += len(self._batch) + bool(freed)
-        self._batch.empty_slots(self._count_empty_slots())
-        message = self._batch.finish(number, quiet=quiet)
-        if freed:
-            add_following(message, number + 1, freed)
-        self._stream.send(message)
-        return number
+        return self._outgoing.send(quiet=quiet)
 
     def _read_until(self, number: int) -> pool_pb2.BatchResult:
         """The result of a batch; it also says that the quiet ones before it were applied."""
@@ -187,7 +182,7 @@ class Session:
             raise mistake
         if result.number > self._last_read:
             self._evictions += results.evictions(result)
-            self._revision -= results.num_refused(result)
+            self._outgoing.revision -= results.num_refused(result)
         self._last_read = result.number
         self._used_fraction = results.used_fraction(result)
         self._free_memory = results.free_memory(result)

@@ -51,6 +51,11 @@ class Surroundings:
     service_cpu_s: Callable[[], float]
     pause_s: float
 
+    def rest(self) -> None:
+        """Between two operations; back to back not even for other threads, as a sleep of 0 s is."""
+        if self.pause_s:
+            time.sleep(self.pause_s)
+
 
 @dataclass(frozen=True, slots=True)
 class DecodeSteps:
@@ -84,7 +89,7 @@ class DecodeSteps:
                 for request in requests:
                     request.append_output_token_ids(_DECODED_TOKEN)
                 self._step(side, requests, measured.watch)
-                time.sleep(around.pause_s)
+                around.rest()
             return measured.finish(self.num_steps)
 
     def _length(self, number: int) -> int:
@@ -136,7 +141,7 @@ class Lives:
             measured = _Measured(side, around)
             for request in requests:
                 self._live(side, request, measured.watch)
-                time.sleep(around.pause_s)
+                around.rest()
             return measured.finish(self.num_requests)
 
     def _request(self, number: int, side: Side) -> Request:

@@ -59,6 +59,11 @@ class PolicyNames:
             self.retention or default.retention,
         )
 
+    @property
+    def may_move(self) -> bool:
+        """Whether blocks may be moved at all."""
+        return self.relocation != "off"
+
 
 #: Leaves every choice to somebody else.
 NO_CHOICE = PolicyNames("", "", "", "")

@@ -44,10 +44,10 @@ def told(batch: pool_pb2.Batch) -> Iterator[tuple[str, int]]:
 
 @given(st.lists(st.sampled_from(SORTS), max_size=24))
 def test_only_a_take_may_overtake_and_only_commits(sorts: list[str]) -> None:
-    builder = BatchBuilder()
+    builder = BatchBuilder(moves_blocks=False)
     for number, sort in enumerate(sorts):
         call(builder, sort, number)
-    order = list(told(builder.finish(1, quiet=True).batch))
+    order = list(told(builder.finish().message.batch))
     assert sorted(number for _, number in order) == [
         number for number, sort in enumerate(sorts) if sort != "begin_step"
     ]
@@ -59,11 +59,11 @@ def test_only_a_take_may_overtake_and_only_commits(sorts: list[str]) -> None:
 
 
 def test_a_step_of_many_requests_is_two_operations() -> None:
-    builder = BatchBuilder()
+    builder = BatchBuilder(moves_blocks=False)
     for number in range(0, 32, 2):
         call(builder, "take", number)
         call(builder, "commit", number + 1)
-    assert [sort for sort, _ in told(builder.finish(1, quiet=True).batch)] == (
+    assert [sort for sort, _ in told(builder.finish().message.batch)] == (
         ["take"] * 16 + ["commit"] * 16
     )
     assert len(builder) == 0
@@ -71,13 +71,13 @@ def test_a_step_of_many_requests_is_two_operations() -> None:
 
 def test_columns_stay_within_what_the_service_takes() -> None:
     """Long prompts of many requests in one step, twelve groups of a kind."""
-    builder = BatchBuilder()
+    builder = BatchBuilder(moves_blocks=False)
     num_rows, num_members = 512, 12
     names, blocks = [BlockHash(b"x")] * num_rows, [BlockId(1)] * num_rows * num_members
     for number in range(16):
         call(builder, "take", number)
         builder.commit(FullRows(Handle(number), KindId(0), names, blocks))
-    operations = builder.finish(1, quiet=True).batch.operations
+    operations = builder.finish().message.batch.operations
     sizes = [len(one.commit.blocks) for one in operations if one.HasField("commit")]
     assert sum(sizes) == 16 * len(blocks)
     assert max(sizes) <= 65_536
@@ -85,10 +85,10 @@ def test_columns_stay_within_what_the_service_takes() -> None:
 
 def test_what_is_committed_was_taken_before() -> None:
     """A commit of blocks taken before, a take, and the commit of what was taken."""
-    builder = BatchBuilder()
+    builder = BatchBuilder(moves_blocks=False)
     for number, sort in enumerate(("commit", "take", "commit", "take", "commit")):
         call(builder, sort, number)
-    assert list(told(builder.finish(1, quiet=True).batch)) == [
+    assert list(told(builder.finish().message.batch)) == [
         ("commit", 0),
         ("take", 1),
         ("take", 3),
@@ -98,11 +98,11 @@ def test_what_is_committed_was_taken_before() -> None:
 
 
 def test_names_that_the_service_remembers_are_not_sent_again() -> None:
-    builder = BatchBuilder()
+    builder = BatchBuilder(moves_blocks=False)
     rows = FullRows(Handle(1), KindId(0), [BlockHash(b"x")], [BlockId(1)])
     builder.commit(rows)
     builder.commit(replace(rows, handle=Handle(2), place=0))
-    [operation] = builder.finish(1, quiet=True).batch.operations
+    [operation] = builder.finish().message.batch.operations
     assert list(operation.commit.hashes) == [b"x"]
     assert list(operation.commit.places) == [0, 1]
     assert list(operation.commit.row_counts) == [1, 1]

@@ -41,6 +41,7 @@ class QuarryPools:
         target: Where the accounting is.
         policies: What the pools go by.
         pin_cap: The share of each that pins may hold, in this process.
+        check_steps: How often both sides' books are compared; 0 for never.
     """
 
     geometry: Geometry
@@ -48,6 +49,7 @@ class QuarryPools:
     target: str = IN_PROCESS
     policies: PolicyNames = NO_CHOICE_BUT_STAY
     pin_cap: float = DEFAULT_PIN_CAP
+    check_steps: int = 1
 
     @property
     def block_tokens(self) -> int:
@@ -60,7 +62,7 @@ class QuarryPools:
         cache_config.kv_cache_layout = "LBHNC"
         cache_config.prefix_cache_retention_interval = self.geometry.retention_interval
         config = mixed_config(vllm_config, self.geometry.groups(None), self.memory_bytes)
-        config.check_steps = 1
+        config.check_steps = self.check_steps
         config.moves_blocks = self.policies.relocation != NO_CHOICE_BUT_STAY.relocation
         _open(config, self)
         if self.target == IN_PROCESS:

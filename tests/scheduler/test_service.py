@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvquarry_core.messages import Answer, Ask
+from kvquarry_client.outgoing import Outgoing
+from kvquarry_client.wire.bearing import Bearing, Gathered
 from tests.contract.running_service import RunningService, sound_service
 from tests.scheduler.cases import (
     ATTENTION,
@@ -27,6 +29,7 @@ from tests.scheduler.geometry import Geometry
 from tests.scheduler.quarry import QuarryPools
 from tests.scheduler.settings import SchedulerSettings
 from tests.scheduler.simulation import Loop, Simulation
+from tests.scheduler.trace import Trace
 from tests.scheduler.workload import make_script
 
 MIXES = (replace(BUSY, output_tokens=30), replace(RESETTING, output_tokens=30))
@@ -74,26 +77,50 @@ def test_a_service_decides_as_the_core_in_process_does(
     remote_ledger.close()
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-def test_requests_freed_behind_answers_change_no_decision_where_memory_is_plenty(
-    service: RunningService, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = QuarryPools(MIXED, 20_000_000)
+@pytest.fixture
+def overtaken(monkeypatch: pytest.MonkeyPatch) -> Counter[str | None]:
+    """What asks overtook, by sort."""
+    counts: Counter[str | None] = Counter()
+    send_behind = Outgoing.send_behind
+
+    def count(self: Outgoing, behind: Sequence[Gathered]) -> None:
+        operations = (one for gathered in behind for one in gathered.message.batch.operations)
+        counts.update(one.WhichOneof("operation") for one in operations)
+        send_behind(self, behind)
+
+    monkeypatch.setattr(Outgoing, "send_behind", count)
+    return counts
+
+
+def roomy_runs(target: str, loop: Loop, tmp_path: Path) -> tuple[Trace, Trace]:
+    """The same script over the core in this process and over a service, where memory is plenty.
+
+    The books are not compared: nothing could overtake that.
+    """
+    here = QuarryPools(MIXED, 20_000_000, check_steps=0)
     in_process = Simulation(here, loop, PLAIN, tmp_path)
-    remote = Simulation(replace(here, target=service.target), loop, PLAIN, tmp_path)
-    ledger = remote.manager.shadow.ledger
-    overtaken: list[int] = []
-    ask_first = ledger.ask_first
-
-    def told(asks: Sequence[Ask]) -> list[Answer]:
-        overtaken.append(len(ledger._batch._frees))
-        return ask_first(asks)
-
-    monkeypatch.setattr(ledger, "ask_first", told)
-    # Books are compared between a request's end and whoever is asked for next.
-    monkeypatch.setattr(ledger, "compare_books", lambda digest: None)
+    remote = Simulation(replace(here, target=target), loop, PLAIN, tmp_path)
     for simulation in (in_process, remote):
         simulation.run(make_script(1, MIXES[:1], turns_per_phase=60))
-    assert sum(overtaken) > 5
-    assert remote.trace.steps == in_process.trace.steps
-    ledger.close()
+    remote.manager.shadow.ledger.close()
+    return in_process.trace, remote.trace
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+def test_what_asks_overtake_changes_no_decision(
+    service: RunningService, loop: Loop, tmp_path: Path, overtaken: Counter[str | None]
+) -> None:
+    in_process, remote = roomy_runs(service.target, loop, tmp_path)
+    assert remote.steps == in_process.steps
+    assert remote.hit_tokens > 0
+    assert min(overtaken[sort] for sort in ("free", "take", "commit", "begin_step")) > 5
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+def test_to_overtake_what_bears_on_an_answer_would_change_decisions(
+    service: RunningService, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the test above."""
+    monkeypatch.setattr(Bearing, "num_before", lambda self, texts: 0)
+    in_process, remote = roomy_runs(service.target, loop, tmp_path)
+    assert remote.steps != in_process.steps

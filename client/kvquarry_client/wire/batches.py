@@ -1,9 +1,9 @@
 """Batches of operations, to the wire."""
 
 from collections.abc import Sequence
-from typing import cast
 
 from kvquarry.v1alpha import pool_pb2
+from kvquarry_client.wire.bearing import Bearing, Gathered, Texts
 from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import (
     AdmitRequest,
@@ -36,14 +36,18 @@ class BatchBuilder:
         take a, commit a, take b, commit b   ->   take a b, commit a b
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, moves_blocks: bool) -> None:
+        """Where a pool moves blocks, it must not hear of a step's start after that step's asks."""
+        self._moves_blocks = moves_blocks
+        self._start_anew()
+
+    def _start_anew(self) -> None:
         self._message = pool_pb2.AttachRequest()
         # Filled where they stand: a message that is put into another one is copied.
         self._operations = self._message.batch.operations
         # By sort, the operation that later ones of that sort may join.
         self._open: dict[str, int] = {}
-        # Which of the operations free requests, and might as well do so later.
-        self._frees: list[int] = []
+        self._bearing = Bearing()
         #: How much work the batch is for the service: blocks, roughly.
         self.weight = 0
 
@@ -51,14 +55,24 @@ class BatchBuilder:
         """Operations, as the service counts them."""
         return len(self._operations)
 
-    def finish(self, number: int, *, quiet: bool) -> pool_pb2.AttachRequest:
-        """The batch so far; the builder starts anew."""
-        message, self._message = self._message, pool_pb2.AttachRequest()
-        self._operations = self._message.batch.operations
-        self._open, self._frees, self.weight = {}, [], 0
-        message.batch.number = number
-        message.batch.quiet = quiet
-        return message
+    def finish(self) -> Gathered:
+        """The batch so far, without a number; the builder starts anew."""
+        gathered = Gathered(self._message, self._bearing)
+        self._start_anew()
+        return gathered
+
+    def leave_behind(self, texts: Texts) -> Gathered | None:
+        """Take out the last operations, those that no answer about these texts depends on."""
+        num_before = self._bearing.num_before(texts)
+        if num_before == len(self):
+            return None
+        if not num_before:
+            return self.finish()
+        behind = pool_pb2.AttachRequest()
+        behind.batch.operations.extend(self._operations[num_before:])
+        del self._operations[num_before:]
+        self._open.clear()
+        return Gathered(behind, self._bearing.behind(num_before))
 
     def empty_slots(self, by_kind: Sequence[int]) -> None:
         """Say of the whole batch how many slots are empty."""
@@ -102,8 +116,9 @@ class BatchBuilder:
         self.weight += 1
 
     def settle(self, handle: Handle) -> None:
-        """Add a request to a Settle."""
+        """Add a request to a Settle; it must not give back what is asked for after it."""
         self._last("settle").settle.handles.append(handle)
+        self._bears()
 
     def give_back(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add blocks to a GiveBack."""
@@ -123,6 +138,7 @@ class BatchBuilder:
         columns.places.append(0 if rows.place is None else rows.place + 1)
         columns.blocks.extend(rows.blocks)
         self.weight += len(rows.hashes)
+        self._bearing.note(self._open["commit"], rows.hashes[0])
         if len(columns.blocks) >= _LONG_COLUMN:
             self._open.pop("commit", None)
 
@@ -138,33 +154,26 @@ class BatchBuilder:
         """Add a request to a Free."""
         self._last("free").free.handles.append(handle)
         self.weight += _WEIGHT_OF_FREE
-        if self._frees[-1:] != [len(self) - 1]:
-            self._frees.append(len(self) - 1)
-
-    def take_freed(self) -> list[Handle]:
-        """Leave out what frees requests, and return these: they may as well be freed later."""
-        freed = [handle for index in self._frees for handle in self._operations[index].free.handles]
-        for index in reversed(self._frees):
-            del self._operations[index]
-        self._open, self._frees = {}, []
-        return cast("list[Handle]", freed)
 
     def begin_step(self) -> None:
         """Add a BeginStep."""
         self._new().begin_step.SetInParent()
+        if self._moves_blocks:
+            self._bears()
 
     def compare_books(self, revision: int, digest: bytes) -> None:
-        """Add a CompareBooks; what was freed before it is not in these books."""
-        self._frees = []
+        """Add a CompareBooks; what is asked for after it is not in these books."""
         books = self._new().compare_books
         books.revision = revision
         books.digest = digest
+        self._bears()
 
     def forget(self, group: GroupId, blocks: Sequence[BlockId]) -> None:
         """Add a Forget."""
         forget = self._new().forget
         forget.group = group
         forget.blocks.extend(blocks)
+        self._bears()
 
     def _admit(self, request: AdmitRequest) -> None:
         admit = self._new().admit
@@ -181,6 +190,10 @@ class BatchBuilder:
         admit.encoder_tokens = request.encoder_tokens
         admit.priority = request.priority
 
+    def _bears(self) -> None:
+        """All answers depend on the last operation."""
+        self._bearing.note(len(self) - 1)
+
     def _last(self, sort: str) -> pool_pb2.Operation:
         """The operation of this sort that may be joined, else a new one."""
         index = self._open.get(sort)
@@ -195,9 +208,3 @@ class BatchBuilder:
         """A new operation that no later one joins, nor any that stands before it."""
         self._open.clear()
         return self._operations.add()
-
-
-def add_following(message: pool_pb2.AttachRequest, number: int, freed: Sequence[Handle]) -> None:
-    """Let a quiet batch follow at once that frees requests."""
-    following = message.following.add(number=number, quiet=True)
-    following.operations.add().free.handles.extend(freed)

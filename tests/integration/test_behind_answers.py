@@ -1,14 +1,15 @@
-"""Where there is memory besides, requests are freed behind the answer that somebody waits for."""
+"""Where memory is plenty, an ask overtakes what its answer does not depend on."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_client.session import Session
-from kvquarry_core.ids import GroupId, Handle
-from kvquarry_core.messages import AdmitRequest, Answer, Ask
+from kvquarry_core.ids import BlockHash, BlockId, Handle, KindId
+from kvquarry_core.messages import AdmitRequest, Answer, Ask, FullRows
 from tests.contract.running_service import RunningService, sound_service
 from tests.integration.opening import POOL_BYTES, opened
 from tests.integration.proxy import Link
@@ -19,10 +20,12 @@ from tests.integration.strange_service import (
     StrangeService,
     serving,
 )
-from tests.integration.test_nonsense import GRANT, GROW, attached
+from tests.integration.test_nonsense import ADMIT, GRANT, GROW, attached
 from tests.integration.test_session import run_script, shadow_over
 
 AHEAD_TOKENS = 16
+REFUSAL = pool_pb2.Answer(refusal=pool_pb2.Refusal(cause=pool_pb2.REFUSAL_CAUSE_SHORTAGE))
+ROWS = FullRows(Handle(4), KindId(0), [BlockHash(b"a")], [BlockId(1), BlockId(2)])
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,9 @@ class Listener:
         for request in requests:
             self.heard.append(request)
             if not request.batch.quiet:
-                result = pool_pb2.BatchResult(number=request.batch.number, answers=[GRANT])
+                asked = request.batch.operations[-1].WhichOneof("operation")
+                answer = REFUSAL if asked == "admit" else GRANT
+                result = pool_pb2.BatchResult(number=request.batch.number, answers=[answer])
                 yield pool_pb2.AttachResponse(result=result)
 
 
@@ -68,20 +73,16 @@ def numbers(message: pool_pb2.AttachRequest) -> list[int]:
     return [batch.number for batch in (message.batch, *message.following)]
 
 
-def test_whoever_was_freed_since_the_last_message_is_freed_behind(
-    listener: Listener, session: Session
-) -> None:
+def test_nobody_waits_for_what_bears_on_no_answer(listener: Listener, session: Session) -> None:
     session.free(Handle(4))
-    session.free(Handle(5))
+    session.commit(ROWS)
     session.begin_step()
-    session.drop(Handle(6), GroupId(0), [])
     session.free(Handle(7))
     session.ask_first([GROW])
     [message] = listener.heard
-    assert sorts(message.batch) == ["begin_step", "drop", "grow"]
+    assert sorts(message.batch) == ["begin_step", "grow"]
     [following] = message.following
-    assert sorts(following) == ["free"]
-    assert list(following.operations[0].free.handles) == [4, 5, 7]
+    assert sorts(following) == ["free", "commit", "begin_step", "free"]
     assert (message.batch.number, following.number) == (1, 2)
     assert following.quiet
     session.ask_first([GROW])
@@ -89,22 +90,27 @@ def test_whoever_was_freed_since_the_last_message_is_freed_behind(
     assert not listener.heard[1].following
 
 
-def test_where_it_matters_requests_are_freed_first(listener: Listener, session: Session) -> None:
+def test_whoever_may_hit_what_was_committed_waits_for_that(
+    listener: Listener, session: Session
+) -> None:
+    session.commit(ROWS)
+    session.free(Handle(4))
+    session.ask_first([replace(ADMIT, hashes=[BlockHash(b"other"), *ROWS.hashes])])
+    [message] = listener.heard
+    assert sorts(message.batch) == ["commit", "admit"]
+    assert [sorts(batch) for batch in message.following] == [["free"]]
+
+
+def test_without_plenty_of_memory_all_comes_before(listener: Listener, session: Session) -> None:
     session.free(Handle(4))
     session.begin_step()
     session.ask([GROW])
-    session.free(Handle(5))
-    session.compare_books(b"of all but request 5")
-    session.free(Handle(6))
-    session.ask_first([GROW])
-    first, second = listener.heard
-    assert sorts(first.batch) == ["free", "begin_step", "grow"]
-    assert not first.following
-    assert sorts(second.batch) == ["free", "compare_books", "grow"]
-    assert list(second.following[0].operations[0].free.handles) == [6]
+    [message] = listener.heard
+    assert sorts(message.batch) == ["free", "begin_step", "grow"]
+    assert not message.following
 
 
-def test_a_message_is_kept_until_all_of_it_was_applied(tmp_path: Path) -> None:
+def test_what_nobody_waits_for_is_kept_until_it_was_applied(tmp_path: Path) -> None:
     """The stream breaks behind the first answer: what followed is sent again."""
     heard: list[pool_pb2.AttachRequest] = []
 
@@ -126,7 +132,7 @@ def test_a_message_is_kept_until_all_of_it_was_applied(tmp_path: Path) -> None:
         session.ask_first([GROW])
         session.ask_first([GROW])
         session.close()
-    assert [numbers(one) for one in heard] == [[1, 2], [1, 2, 3]]
+    assert [numbers(one) for one in heard] == [[1, 2], [2, 3]]
 
 
 def test_a_link_cut_at_any_point_loses_nothing_that_follows(

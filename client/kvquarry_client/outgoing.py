@@ -1,0 +1,67 @@
+"""Batches on their way to the pool: numbered when they are sent, and overtaken while they wait."""
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+
+from kvquarry_client.lasting_stream import LastingStream
+from kvquarry_client.wire.batches import BatchBuilder
+from kvquarry_client.wire.bearing import Gathered, Texts
+
+
+class Outgoing:
+    """Gathers operations and sends them as numbered batches."""
+
+    def __init__(self, stream: LastingStream, *, moves_blocks: bool) -> None:
+        self.batch = BatchBuilder(moves_blocks=moves_blocks)
+        #: Reads how many slots are empty, by kind.
+        self.count_empty_slots: Callable[[], Sequence[int]] = tuple
+        #: The pool's when all that was sent is applied; refusals are to be taken off.
+        self.revision = 0
+        self._stream = stream
+        self._last_number = 0
+        # Quiet batches since the last that was answered: no earlier one can still wait.
+        self._quiet: list[Gathered] = []
+
+    def send(self, *, quiet: bool) -> int:
+        """Send what was gathered; returns the batch's number."""
+        self.batch.empty_slots(self.count_empty_slots())
+        if not quiet:
+            self._quiet.clear()
+        return self._send(self.batch.finish(), quiet=quiet)
+
+    def leave_behind(self, texts: Texts) -> list[Gathered]:
+        """Take out the last operations, those that no answer about these texts depends on.
+
+        Also of batches that were sent: gRPC's thread mostly runs when the engine's rests.
+        """
+        rest = self.batch.leave_behind(texts)
+        behind = [] if rest is None else [rest]
+        if not self.batch:
+            behind = self._take_back(texts) + behind
+        return behind
+
+    def send_behind(self, behind: Sequence[Gathered]) -> None:
+        """Send what was taken out: nobody waits for it."""
+        for gathered in behind:
+            gathered.message.batch.ClearField("empty_slot_counts")
+            self._send(gathered, quiet=True)
+
+    def _take_back(self, texts: Texts) -> list[Gathered]:
+        """Of the quiet batches that wait to be sent, the last ones that nobody depends on."""
+        of_no_bearing = takewhile(lambda one: not one.bearing.num_before(texts), self._quiet[::-1])
+        num_taken = self._stream.take_back(sum(1 for _ in of_no_bearing))
+        first = len(self._quiet) - num_taken
+        taken, self._quiet = self._quiet[first:], self._quiet[:first]
+        self._last_number -= num_taken
+        self.revision -= sum(map(len, taken))
+        return taken
+
+    def _send(self, gathered: Gathered, *, quiet: bool) -> int:
+        self._last_number += 1
+        self.revision += len(gathered)
+        gathered.message.batch.number = self._last_number
+        gathered.message.batch.quiet = quiet
+        if quiet:
+            self._quiet.append(gathered)
+        self._stream.send(gathered.message)
+        return self._last_number

@@ -1,0 +1,67 @@
+"""What an answer depends on: where memory is plenty, an ask overtakes all that was gathered since.
+
+::
+
+    gathered     take a, commit a, free b, start of a step
+    ask c        start of a step, admit c | take a, commit a, free b, start of a step
+
+Whether a request hits depends on commits of the content that it names, and on what is forgotten.
+Memory given up makes no difference where there is enough, nor does memory spent that was granted.
+
+Hashes are chained, and a request's rows are committed in their order: whose text has the content of
+any of them has that of the first one committed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvquarry.v1alpha import pool_pb2
+from kvquarry_core.ids import BlockHash
+
+#: Those that are asked about: the hashes of each.
+Texts = Sequence[Sequence[BlockHash]]
+
+
+class Bearing:
+    """Which operations of a batch the answers depend on that are asked for after them."""
+
+    __slots__ = ("_notes",)
+
+    def __init__(self, notes: Iterable[tuple[int, BlockHash | None]] = ()) -> None:
+        self._notes = list(notes)
+
+    def note(self, index: int, name: BlockHash | None = None) -> None:
+        """The operation bears on answers to who names this content, on all where none is given."""
+        self._notes.append((index, name))
+
+    def num_before(self, texts: Texts) -> int:
+        """How many operations, from the first, must stay before an ask about these texts."""
+        for index, name in reversed(self._notes):
+            if name is None or any(name in hashes for hashes in texts):
+                return index + 1
+        return 0
+
+    def behind(self, num_before: int) -> "Bearing":
+        """That of the operations behind so many."""
+        notes = self._notes
+        return Bearing((index - num_before, name) for index, name in notes if index >= num_before)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A batch that was gathered, and may not have been sent.
+
+    Attributes:
+        message: The batch.
+        bearing: What of it bears on answers.
+    """
+
+    message: pool_pb2.AttachRequest
+    bearing: Bearing
+
+    def __len__(self) -> int:
+        return len(self.message.batch.operations)
+
+    def begins_step(self) -> bool:
+        """Whether a step starts in it."""
+        return any(one.HasField("begin_step") for one in self.message.batch.operations)
