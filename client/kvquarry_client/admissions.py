@@ -1,14 +1,17 @@
 """Waiting requests: what each hits and whether it fits is asked once, and what it gets is held.
 
-What it was admitted with is held until it is given its first blocks. If the scheduler does not do
-that in the same step, it is held for one step more where memory allows, and asked for again before
-that only if content has become findable that the request could hit.
+Where memory is plenty, those who are next in line are asked for in the same exchange. What a
+request was admitted with is held until it is given its first blocks. If the scheduler does not do
+that in the same step, it is held for one step more where memory allows. It is asked for again
+before that only if content has become findable that the request could hit.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from kvquarry_client.entrance import Entrance
+from kvquarry_client.company import Company
+from kvquarry_client.entrance import Applicant, Entrance
+from kvquarry_client.fresh_content import FreshContent
 from kvquarry_client.idle import IdleBlocks
 from kvquarry_client.records import ShadowRequest, junction
 from kvquarry_client.refusals import RefusalMemo, RememberedRefusal
@@ -43,16 +46,17 @@ class Admissions:
         self._refusals = refusals
         self._settings = settings
         self._reserve = DecodeReserve(plan)
-        # What became findable since the requests that are kept were looked up.
-        self._committed: list[Sequence[BlockHash]] = []
+        self._company = Company()
+        # All who are pending were looked up in this step or the last.
+        self._fresh = FreshContent()
 
-    def lookup(self, waiting: Waiting) -> Lookup:
+    def lookup(self, waiting: Waiting, next_in_line: Iterable[Waiting]) -> Lookup:
         """The longest hit of a waiting request; touches it and holds blocks for its first chunk."""
         keep_free = self._keep_free(waiting) if self._roster.live else ()
         remembered = self._refusals.find(waiting.request_id) if self._roster.live else None
         if remembered is not None and self._holds(remembered, keep_free):
             return self._lookup_of(remembered.refusal)
-        answer = self._find(waiting) or self._admit(waiting, keep_free)
+        answer = self._find(waiting) or self._admit(waiting, keep_free, next_in_line)
         if isinstance(answer, Refusal):
             return self._lookup_of(answer)
         return Lookup(answer.hit_tokens, answer.junction_tokens, answer.block_ids())
@@ -78,7 +82,7 @@ class Admissions:
         """Content became findable: whoever could hit it asks again."""
         self._refusals.note_committed(names)
         if self._roster.pending:
-            self._committed.append(names)
+            self._fresh.note(names)
 
     def begin_step(self) -> None:
         """A step starts: what was not used goes back, unless it may be kept for this one."""
@@ -88,8 +92,7 @@ class Admissions:
         roster.kept.update(roster.pending)
         if roster.kept and not self._supply.may_keep():
             self.let_go()
-        if not roster.kept:
-            self._committed.clear()
+        self._fresh.begin_step()
 
     def let_go(self) -> None:
         """Nobody is admitted any more who was not given blocks."""
@@ -98,15 +101,24 @@ class Admissions:
     def _find(self, waiting: Waiting) -> ShadowRequest | None:
         """What a request was admitted with, unless it could hit more by now."""
         request = self._roster.pending.get(waiting.request_id)
-        if request is not None and waiting.request_id in self._roster.kept:
-            fresh = {name for names in self._committed for name in names}
-            if not fresh.isdisjoint(waiting.hashes):
-                self._idle.let_go([waiting.request_id])
-                return None
+        if request is not None and self._fresh.is_in(waiting.hashes):
+            self._idle.let_go([waiting.request_id])
+            return None
         return request
 
-    def _admit(self, waiting: Waiting, keep_free: Sequence[int]) -> ShadowRequest | Refusal:
-        answer = self._entrance.ask(waiting, keep_free)
+    def _admit(
+        self, waiting: Waiting, keep_free: Sequence[int], next_in_line: Iterable[Waiting] = ()
+    ) -> ShadowRequest | Refusal:
+        company = self._company.of(waiting, next_in_line, self._roster.pending.get)
+        applicants = [Applicant(waiting, keep_free)]
+        for one in company:
+            leaves = self._keep_free(one, num_before=len(applicants))
+            applicants.append(Applicant(one, leaves))
+        answer, *others = self._entrance.ask(applicants)
+        for applicant, other in zip(applicants[1:], others, strict=False):
+            # Those who were refused ask again when it is their turn.
+            if isinstance(other, ShadowRequest):
+                self._hold(applicant.waiting, other)
         if isinstance(answer, Refusal):
             # Also the states it would have run on: next to a refusal, nobody has use for them.
             self._idle.return_states()
@@ -115,16 +127,21 @@ class Admissions:
             remembered = RememberedRefusal(answer, keep_free, hashes)
             self._refusals.remember(waiting.request_id, remembered)
             return answer
-        self._refusals.drop(waiting.request_id)
-        self._roster.pending[waiting.request_id] = answer
+        self._hold(waiting, answer)
         return answer
 
-    def _keep_free(self, waiting: Waiting) -> tuple[int, ...]:
-        """Blocks by class that an admission leaves to those that run."""
+    def _hold(self, waiting: Waiting, request: ShadowRequest) -> None:
+        """A request was admitted; the scheduler is going to allocate it, or not."""
+        self._refusals.drop(waiting.request_id)
+        self._roster.pending[waiting.request_id] = request
+        self._company.note_found(waiting.hashes, request.hit_tokens // self._plan.hash_tokens)
+
+    def _keep_free(self, waiting: Waiting, *, num_before: int = 0) -> tuple[int, ...]:
+        """Blocks by class that an admission leaves to those that run, and to so many before it."""
         settings, roster = self._settings, self._roster
         align = settings.checkpoints.alignment_tokens if settings.checkpoints else 0
-        num_prompts = roster.num_prompts + (0 < align < waiting.num_tokens)
-        reserve = self._reserve.blocks(len(roster.live), num_prompts)
+        num_prompts = roster.num_prompts + num_before + (0 < align < waiting.num_tokens)
+        reserve = self._reserve.blocks(len(roster.live) + num_before, num_prompts)
         watermark = settings.keep_free_blocks or [0] * len(reserve)
         return tuple(map(operator.add, reserve, watermark))
 

@@ -1,13 +1,14 @@
-"""The exchange that lets a request in: its hit, blocks to go on from there, states to run on.
+"""The exchange that lets requests in: their hits, blocks to go on from there, states to run on.
 
 Where memory allows, the same exchange brings blocks to decode into and, where memory is plenty,
-those for all chunks of the prompt. A request that is refused with luxury asks again without.
+those for all chunks of the prompt, and lets those in who will probably ask next. A request that is
+refused with luxury asks again without.
 """
 
 import itertools
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kvquarry_client.allowance import Allowance
 from kvquarry_client.idle import IdleBlocks
@@ -17,7 +18,7 @@ from kvquarry_client.roster import Roster
 from kvquarry_client.scheduling import ShadowSettings, Waiting
 from kvquarry_client.supply import Supply
 from kvquarry_core.ids import Handle, KindId
-from kvquarry_core.messages import Admission, AdmitRequest, Refusal, RefusalCause
+from kvquarry_core.messages import Admission, AdmitRequest, Answer, Refusal, RefusalCause
 from kvquarry_core.plan import Plan
 
 #: A request leaves checkpoints behind, and with each of them a state of the stock. Where memory is
@@ -25,8 +26,21 @@ from kvquarry_core.plan import Plan
 _MORE_ROWS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A waiting request, and blocks by class that its admission leaves to others."""
+
+    waiting: Waiting
+    keep_free: Sequence[int]
+
+    @property
+    def request_id(self) -> str:
+        """The engine's name for it."""
+        return self.waiting.request_id
+
+
 class Entrance:
-    """Asks the pool to admit requests, one exchange each."""
+    """Asks the pool to admit requests."""
 
     def __init__(  # noqa: PLR0913 - parts of one shadow, keyword-only
         self,
@@ -46,52 +60,58 @@ class Entrance:
         self._settings = settings
         self._handles = itertools.count(1)
 
-    def ask(self, waiting: Waiting, keep_free: Sequence[int]) -> ShadowRequest | Refusal:
-        """Admit a waiting request that leaves ``keep_free`` blocks, by class, to others.
+    def ask(self, applicants: Sequence[Applicant]) -> list[ShadowRequest | Refusal]:
+        """Admit a waiting request and, where memory is plenty, those behind it, too.
 
-        All that lies idle goes back before it is refused.
+        All that lies idle goes back before the first is refused.
+
+        Returns:
+            For the first, or for all of them.
         """
-        starting, soon = self._states_to_start(waiting), self._states_soon(waiting)
-        wanted = [*map(operator.add, starting, soon)]
+        wanted = self._states_wanted(applicants)
+        if applicants[1:] and not self._supply.is_plenty(self._blocks_of_lives(applicants, wanted)):
+            applicants = applicants[:1]
+            wanted = self._states_wanted(applicants)
         lavish = self._for_several(wanted)
-        if lavish != wanted and self._supply.is_plenty(self._blocks_of_life(waiting, lavish)):
+        if lavish != wanted and self._supply.is_plenty(self._blocks_of_lives(applicants, lavish)):
             wanted = lavish
-        allowance = self._supply.allow(self._blocks_of_life(waiting, wanted))
+        allowance = self._supply.allow(self._blocks_of_lives(applicants, wanted))
         is_frugal = not allowance and not self._idle
-        admit = self._request(waiting, keep_free, allowance)
-        answer = self._exchange(waiting, admit, starting, wanted, allowance)
-        if is_frugal or not _may_be_turned(answer, allowance):
-            return answer
+        answers = self._exchange(applicants, wanted, allowance)
+        if is_frugal or not _may_be_turned(answers[0], allowance):
+            return answers
         self._idle.return_all()
-        nothing = self._supply.nothing_allowed
-        plain = self._request(waiting, keep_free, nothing)
-        return self._exchange(waiting, plain, starting, starting, nothing)
+        alone = applicants[:1]
+        return self._exchange(alone, self._states_to_start(alone), self._supply.nothing_allowed)
 
     def _exchange(
-        self,
-        waiting: Waiting,
-        admit: AdmitRequest,
-        starting: Sequence[int],
-        wanted: Sequence[int],
-        allowance: Allowance,
+        self, applicants: Sequence[Applicant], wanted: Sequence[int], allowance: Allowance
+    ) -> list[ShadowRequest | Refusal]:
+        """One exchange: states to run on, hits, and blocks to go on from these."""
+        lease = self._supply.lease(self._states_to_start(applicants), wanted, allowance)
+        admits = [self._request(one, allowance) for one in applicants]
+        answers = self._supply.exchange([*lease, *admits], allowance)
+        of_lease, of_admits = answers[: len(lease)], answers[len(lease) :]
+        no_state = next((one for one in of_lease if isinstance(one, Refusal)), None)
+        return [
+            self._let_in(admit, answer, one.waiting, no_state)
+            for admit, answer, one in zip(admits, of_admits, applicants, strict=True)
+        ]
+
+    def _let_in(
+        self, admit: AdmitRequest, answer: Answer, waiting: Waiting, no_state: Refusal | None
     ) -> ShadowRequest | Refusal:
-        """One exchange: states to run the request on, its hit, and blocks to go on from it."""
-        lease = self._supply.lease(starting, wanted, allowance)
-        *of_lease, answer = self._supply.exchange([*lease, admit], allowance)
         if isinstance(answer, Refusal):
             return answer
         assert isinstance(answer, Admission), f"an admission was answered with {answer}"
-        no_state = next((one for one in of_lease if isinstance(one, Refusal)), None)
         if no_state is None:
             return ShadowRequest(self._plan, self._idle.stock, admit.handle, answer, waiting)
         self._ledger.free(admit.handle)
         return replace(no_state, hit_tokens=answer.hit_tokens, longest_tokens=answer.longest_tokens)
 
-    def _request(
-        self, waiting: Waiting, keep_free: Sequence[int], allowance: Allowance
-    ) -> AdmitRequest:
+    def _request(self, applicant: Applicant, allowance: Allowance) -> AdmitRequest:
         """What is needed, and as much of what is allowed as the request can use."""
-        settings = self._settings
+        settings, waiting = self._settings, applicant.waiting
         first_chunk = settings.max_grant_tokens
         if allowance.is_plenty:
             first_chunk = max(first_chunk, waiting.num_tokens)
@@ -104,7 +124,7 @@ class Entrance:
             max_grant_tokens=first_chunk,
             lookahead_tokens=settings.lookahead_tokens + self._tokens_ahead(waiting, allowance),
             must_fit_tokens=waiting.num_tokens if settings.must_fit_whole else 0,
-            keep_free_blocks=keep_free,
+            keep_free_blocks=applicant.keep_free,
             states_are_leased=True,
             in_flight_tokens=settings.in_flight_tokens or settings.max_grant_tokens,
             encoder_tokens=waiting.encoder_tokens,
@@ -118,23 +138,24 @@ class Entrance:
             return most
         return min(most, max(waiting.most_tokens - waiting.num_tokens, 0))
 
-    def _states_to_start(self, waiting: Waiting) -> list[int]:
-        """Rows of states that this request and those pending start with, by kind."""
-        num_others = len(self._roster.pending.keys() - {waiting.request_id})
+    def _states_to_start(self, applicants: Sequence[Applicant]) -> list[int]:
+        """Rows of states that these requests and those pending start with, by kind."""
+        num_starting = len(self._roster.pending.keys() | {one.request_id for one in applicants})
         rows = [0] * len(self._plan.kinds)
         for index, is_stocked in enumerate(self._idle.stock.stocks):
             if is_stocked:
                 spec = self._plan.spec_of_kind(KindId(index))
-                rows[index] = (1 + num_others) * (1 + spec.num_speculative_blocks)
+                rows[index] = num_starting * (1 + spec.num_speculative_blocks)
         return rows
 
-    def _states_soon(self, waiting: Waiting) -> list[int]:
-        """Rows of states that will be needed besides: a prompt of several chunks runs on two."""
-        rows = self._supply.states_soon()
+    def _states_wanted(self, applicants: Sequence[Applicant]) -> list[int]:
+        """Rows of states that will be needed soon, too: a prompt of several chunks runs on two."""
+        soon = self._supply.states_soon([one.waiting.num_tokens for one in applicants])
+        rows = [*map(operator.add, self._states_to_start(applicants), soon)]
         for index, is_stocked in enumerate(self._idle.stock.stocks):
-            spec = self._plan.spec_of_kind(KindId(index))
-            if is_stocked and waiting.num_tokens > spec.block_tokens:
-                rows[index] += 1
+            if is_stocked:
+                block_tokens = self._plan.spec_of_kind(KindId(index)).block_tokens
+                rows[index] += sum(one.waiting.num_tokens > block_tokens for one in applicants)
         return rows
 
     def _for_several(self, wanted: Sequence[int]) -> list[int]:
@@ -148,17 +169,20 @@ class Entrance:
             for rows, present in zip(wanted, in_stock, strict=True)
         ]
 
-    def _blocks_of_life(self, waiting: Waiting, state_rows: Sequence[int]) -> list[int]:
-        """As many blocks by group as an admission takes at most, luxury included."""
-        settings = self._settings
-        num_slots = waiting.num_tokens + settings.lookahead_tokens + settings.ahead_tokens
-        stock = self._idle.stock
-        rows = [
-            max(state_rows[index] - stock.num_rows(KindId(index)), 0)
-            if is_stocked
-            else -(-num_slots // self._plan.spec_of_kind(KindId(index)).block_tokens)
-            for index, is_stocked in enumerate(stock.stocks)
-        ]
+    def _blocks_of_lives(
+        self, applicants: Sequence[Applicant], state_rows: Sequence[int]
+    ) -> list[int]:
+        """As many blocks by group as these admissions take at most, luxury included."""
+        settings, stock = self._settings, self._idle.stock
+        besides = settings.lookahead_tokens + settings.ahead_tokens
+        slots = [one.waiting.num_tokens + besides for one in applicants]
+        rows = []
+        for index, is_stocked in enumerate(stock.stocks):
+            if is_stocked:
+                rows.append(max(state_rows[index] - stock.num_rows(KindId(index)), 0))
+            else:
+                block_tokens = self._plan.spec_of_kind(KindId(index)).block_tokens
+                rows.append(sum(-(-num // block_tokens) for num in slots))
         return self._supply.by_group(rows)
 
 

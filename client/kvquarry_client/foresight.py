@@ -31,8 +31,11 @@ class Foresight:
         # Who asks first in a step may come before the one whose state he could have had.
         self._num_steps = num_steps + 1
 
-    def states(self, stocks: Sequence[bool]) -> list[int]:
-        """Rows that will be needed at once besides those in use, by kind of those in stock."""
+    def states(self, stocks: Sequence[bool], coming: Sequence[int]) -> list[int]:
+        """Rows that will be needed at once besides those in use, by kind of those in stock.
+
+        ``coming`` are the lengths of prompts that are about to be admitted.
+        """
         rows = [0] * len(self._plan.kinds)
         decoding = self._roster.decoding() if any(stocks) else ()
         for index, is_stocked in enumerate(stocks):
@@ -40,6 +43,7 @@ class Foresight:
                 kind = KindId(index)
                 spec = self._plan.spec_of_kind(kind)
                 distances = [one.tables[index].most_slots() - one.num_slots for one in decoding]
+                distances += [-num_tokens % spec.block_tokens for num_tokens in coming]
                 most = most_at_once(distances, spec.block_tokens, self._num_steps)
                 if spec.num_speculative_blocks:
                     most = max(most, -(-len(decoding) // _REQUESTS_PER_STATE))

@@ -91,12 +91,13 @@ class Shadow:
 
     # Admission.
 
-    def lookup(self, waiting: Waiting) -> Lookup:
+    def lookup(self, waiting: Waiting, next_in_line: Iterable[Waiting] = ()) -> Lookup:
         """The longest hit of a waiting request; touches it and holds blocks for its first chunk.
 
-        A refusal is remembered and not asked for again until something changed.
+        A refusal is remembered and not asked for again until something changed. If it comes to an
+        exchange, those who will probably be looked up next in this step are asked for, too.
         """
-        return self._admissions.lookup(waiting)
+        return self._admissions.lookup(waiting, next_in_line)
 
     def allocate_first(
         self, waiting: Waiting, allocation: Allocation, *, keep_free: bool

@@ -94,11 +94,14 @@ class Supply:
 
     # What may be asked for besides.
 
-    def states_soon(self) -> list[int]:
-        """Rows of states, by kind, that running requests will need besides those in use."""
+    def states_soon(self, coming: Sequence[int] = ()) -> list[int]:
+        """Rows of states, by kind, that running requests will need besides those in use.
+
+        Those of the lengths ``coming`` are about to run, too.
+        """
         if not self._abundance.is_on:
             return [0] * len(self._plan.kinds)
-        return self._foresight.states(self._stock.stocks)
+        return self._foresight.states(self._stock.stocks, coming)
 
     def allow(self, by_group: Sequence[int]) -> Allowance:
         """What may be had besides so many blocks; what lies idle beyond that goes back first.

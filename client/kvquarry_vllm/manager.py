@@ -19,6 +19,7 @@ from kvquarry_core.checkpoints import Checkpoints
 from kvquarry_vllm.blocks import BlockIds, DetachedBlocks
 from kvquarry_vllm.config import MixedKVCacheConfig
 from kvquarry_vllm.events import EventLog, NoEvents
+from kvquarry_vllm.line import Line, NoLine
 from kvquarry_vllm.manager_parts import Constants, DetachedPool
 from kvquarry_vllm.pinning import NoPinning, Pinning, PromptPinning
 from kvquarry_vllm.requests import RequestReader, landmarks_of
@@ -78,6 +79,8 @@ class QuarryKVCacheManager:
         self.empty_kv_cache_blocks = BlockIds([[] for _ in range(self.num_kv_cache_groups)])
         self.shadow = shadow
         self.checkpoints = checkpoints
+        #: Who waits; no scheduler is known before it has made its manager.
+        self.line: Line = NoLine()
         self.coordinator = Constants(kv_cache_config)
         self.block_pool = DetachedPool(shadow)
         self._reader = RequestReader(shadow.plan, max_model_len)
@@ -94,7 +97,8 @@ class QuarryKVCacheManager:
 
         Touches the hit and holds blocks for the request's first chunk until the next step.
         """
-        lookup = self.shadow.lookup(self._waiting(request))
+        next_in_line = map(self._waiting, self.line.behind(request))
+        lookup = self.shadow.lookup(self._waiting(request), next_in_line)
         self._events.hear_evictions(self.shadow.ledger)
         if lookup.hit_tokens and getattr(request, "kv_cache_report_mode", "") == "full":
             self._events.hit(request, lookup.block_ids)

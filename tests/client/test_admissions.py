@@ -1,12 +1,12 @@
 """A waiting request is asked about once, and again only when the answer may be another."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from kvquarry_client.scheduling import Allocation
+from kvquarry_client.scheduling import Allocation, Waiting
 from kvquarry_core.messages import Grant, Refusal
 from kvquarry_core.pool import Pool
 from kvquarry_core.retention import Landmarks
@@ -170,3 +170,105 @@ def test_where_memory_is_plenty_states_of_the_next_few_requests_come_along(
         quarry.shadow.begin_step()
         counts.append(len(asked))
     assert counts == leases
+
+
+def line(*request_ids: str) -> list[Waiting]:
+    return [prompt(request_id, 3 * BLOCK + 1) for request_id in request_ids]
+
+
+def test_those_next_in_line_come_along() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    asked = quarry.ledger.num_exchanges
+    first, *others = everybody = line("a", "b", "c")
+    quarry.shadow.lookup(first, others)
+    for waiting in everybody:
+        quarry.shadow.lookup(waiting)
+        assert quarry.shadow.allocate_first(waiting, Allocation(13, 13, 0), keep_free=True)
+        quarry.shadow.commit(waiting.request_id, waiting.hashes, 13, Landmarks((13,)))
+    assert quarry.ledger.num_exchanges == asked + 1
+    quarry.shadow.begin_step()
+
+
+def test_nobody_comes_along_before_it_is_known_how_much_memory_is_free() -> None:
+    quarry = engine(num_slabs=600, ahead_tokens=AHEAD)
+    first, other = line("a", "b")
+    quarry.shadow.lookup(first, [other])
+    assert quarry.shadow.find_waiting("b") is None
+
+
+def test_nobody_comes_along_where_memory_is_not_plenty() -> None:
+    quarry = engine(num_slabs=24, ahead_tokens=AHEAD)
+    quarry.admit("runner", 5)
+    first, *others = line(*map(str, range(8)))
+    quarry.shadow.lookup(first, others)
+    assert quarry.shadow.find_waiting(first.request_id)
+    assert not any(quarry.shadow.find_waiting(one.request_id) for one in others)
+
+
+def test_without_luxury_nobody_comes_along() -> None:
+    quarry = engine(num_slabs=600)
+    quarry.admit("runner", 5)
+    first, other = line("a", "b")
+    quarry.shadow.lookup(first, [other])
+    assert quarry.shadow.find_waiting("b") is None
+
+
+def test_nobody_is_asked_who_is_next_in_line_where_no_exchange_is_needed() -> None:
+    quarry = plenty()
+    waiting = prompt("a", 13)
+
+    def ask() -> Iterator[Waiting]:
+        raise AssertionError("nobody need have looked")
+        yield waiting
+
+    quarry.shadow.lookup(waiting)
+    quarry.shadow.lookup(waiting, ask())
+
+
+def test_whoever_came_along_hits_what_was_committed_before_his_turn() -> None:
+    """The same text behind another beginning would not be known to be shared; here it is."""
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    first, other = prompt("a", 13), prompt("b", 3 * BLOCK + 1, "same")
+    quarry.shadow.lookup(first, [other])
+    assert quarry.shadow.find_waiting("b")
+    commit(quarry, "same")
+    quarry.shadow.begin_step()
+    assert quarry.shadow.lookup(other).hit_tokens == 2 * BLOCK
+
+
+def test_a_refusal_of_whoever_came_along_is_not_held_against_him() -> None:
+    """His hit ends in a state of this very step: the scheduler hears so when it is his turn."""
+    quarry = plenty()
+    assert quarry.admit("same", 2 * BLOCK)
+    first, twin = prompt("a", 13), prompt("twin", 3 * BLOCK + 1, "same")
+    quarry.shadow.lookup(first, [twin])
+    assert quarry.shadow.find_waiting("a")
+    assert quarry.shadow.find_waiting("twin") is None
+    quarry.shadow.begin_step()
+    assert quarry.shadow.lookup(twin).hit_tokens == 2 * BLOCK
+
+
+def test_whoever_came_along_in_vain_holds_nothing_after_another_step() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    first, other = line("a", "b")
+    quarry.shadow.lookup(first, [other])
+    assert quarry.shadow.allocate_first(first, Allocation(13, 13, 0), keep_free=True)
+    quarry.shadow.begin_step()
+    assert quarry.shadow.find_waiting("b")
+    quarry.shadow.begin_step()
+    assert quarry.shadow.find_waiting("b") is None
+    assert len(quarry.ledger.pool.requests) == 2
+
+
+def test_whoever_came_along_and_is_gone_gives_up_what_he_held() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    first, other = line("a", "b")
+    quarry.shadow.lookup(first, [other])
+    quarry.shadow.free("b")
+    quarry.shadow.free("a")
+    assert len(quarry.ledger.pool.requests) == 1
+    quarry.shadow.begin_step()

@@ -20,7 +20,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
-from kvquarry_vllm.gates.replacements import ending_chunks
+from kvquarry_vllm.gates.replacements import meeting_scheduler
 from tests.scheduler.audit import DeferralAudit, OwnershipAudit, num_blocks_in_tables
 from tests.scheduler.engine import Engine, EngineState, MakeEngine, PipelinedEngine, SteppedEngine
 from tests.scheduler.language import Text
@@ -240,7 +240,7 @@ def _make_scheduler(pool: Pool, loop: Loop, vllm_config: VllmConfig) -> Schedule
     if config.has_mamba_layers:
         vllm_config.cache_config.mamba_cache_mode = "align"
     block_tokens = [group.kv_cache_spec.block_size for group in config.kv_cache_groups]
-    init = ending_chunks(Scheduler.__init__)
+    init = meeting_scheduler(Scheduler.__init__)
     with (
         patch.object(scheduler_module, "KVCacheManager", pool.make_manager),
         patch.object(Scheduler, "__init__", init),

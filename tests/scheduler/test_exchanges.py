@@ -1,4 +1,4 @@
-"""What a step costs on the wire: one exchange per admission, none for decoding on what is held."""
+"""What a step costs on the wire: one exchange for who is admitted, none for who decodes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,33 @@ def scene_of(geometry: Geometry, loop: Loop, folder: Path) -> Scene:
 
 @BOTH_LOOPS
 @CACHES
-def test_an_admission_makes_one_exchange(geometry: Geometry, loop: Loop, tmp_path: Path) -> None:
+def test_those_admitted_in_a_step_make_one_exchange(
+    geometry: Geometry, loop: Loop, tmp_path: Path
+) -> None:
     scene = scene_of(geometry, loop, tmp_path)
+    scene.finish("donor", words(20, seed=9))
     meter = Meter(scene)
     for number in range(4):
         scene.send(f"r{number}", words(20 + number, seed=number), max_tokens=100)
     assert len(scheduled(scene.step())) == 4
-    assert meter.read() == 4
+    assert scene.calls.looked_up == [f"r{number}" for number in range(4)]
+    assert meter.read() == 1
+    scene.drain()
+
+
+@BOTH_LOOPS
+@CACHES
+def test_those_who_share_a_text_that_is_not_cached_make_one_exchange_each(
+    geometry: Geometry, loop: Loop, tmp_path: Path
+) -> None:
+    scene = scene_of(geometry, loop, tmp_path)
+    scene.finish("donor", words(20, seed=9))
+    meter = Meter(scene)
+    for number in range(3):
+        scene.send(f"r{number}", words(40, seed=1) + words(10, seed=number), max_tokens=100)
+    scene.step()
+    scene.step()
+    assert meter.read() >= 3
     scene.drain()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvquarry_client.outgoing import Outgoing
+from kvquarry_client.session import Session
 from kvquarry_client.wire.bearing import Bearing, Gathered
 from tests.contract.running_service import RunningService, sound_service
 from tests.scheduler.cases import (
@@ -41,8 +42,8 @@ def service() -> Iterator[RunningService]:
         yield service
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
-@pytest.mark.parametrize(
+EACH_LOOP = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+TIGHT = pytest.mark.parametrize(
     ("geometry", "settings", "memory_bytes"),
     [
         pytest.param(ATTENTION, PLAIN, 74_000, id="attention"),
@@ -52,6 +53,10 @@ def service() -> Iterator[RunningService]:
         pytest.param(WINDOWS_AND_STATES, PLAIN, 320_000, id="windows-and-states"),
     ],
 )
+
+
+@EACH_LOOP
+@TIGHT
 def test_a_service_decides_as_the_core_in_process_does(
     service: RunningService,
     geometry: Geometry,
@@ -59,8 +64,10 @@ def test_a_service_decides_as_the_core_in_process_does(
     memory_bytes: int,
     loop: Loop,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every step compares the books, so all is done in the order in which it was called."""
+    """Everything in the order in which it is called: an answer tells of the memory at its time."""
+    monkeypatch.setattr(Session, "ask_first", Session.ask)
     here = QuarryPools(geometry, memory_bytes)
     simulations = [
         Simulation(pools, loop, settings, tmp_path)
@@ -106,7 +113,7 @@ def roomy_runs(target: str, loop: Loop, tmp_path: Path) -> tuple[Trace, Trace]:
     return in_process.trace, remote.trace
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+@EACH_LOOP
 def test_what_asks_overtake_changes_no_decision(
     service: RunningService, loop: Loop, tmp_path: Path, overtaken: Counter[str | None]
 ) -> None:
@@ -116,7 +123,26 @@ def test_what_asks_overtake_changes_no_decision(
     assert min(overtaken[sort] for sort in ("free", "take", "commit", "begin_step")) > 5
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.name)
+@EACH_LOOP
+@TIGHT
+def test_books_agree_where_asks_overtake_and_memory_comes_and_goes(
+    service: RunningService,
+    geometry: Geometry,
+    settings: SchedulerSettings,
+    memory_bytes: int,
+    loop: Loop,
+    tmp_path: Path,
+    overtaken: Counter[str | None],
+) -> None:
+    pools = QuarryPools(geometry, memory_bytes, target=service.target, check_steps=7)
+    simulation = Simulation(pools, loop, settings, tmp_path)
+    simulation.run(make_script(1, MIXES, turns_per_phase=60))
+    assert simulation.trace.num_preemptions > 0
+    assert overtaken.total() > 0
+    simulation.manager.shadow.ledger.close()
+
+
+@EACH_LOOP
 def test_to_overtake_what_bears_on_an_answer_would_change_decisions(
     service: RunningService, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

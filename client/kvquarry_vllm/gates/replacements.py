@@ -51,7 +51,7 @@ def shared_hooks(settings: Settings) -> tuple[Hook, ...]:
             moving_blocks,
         ),
         Hook("vllm.v1.core.sched.scheduler", "KVCacheManager", choosing_manager),
-        Hook("vllm.v1.core.sched.scheduler", "Scheduler.__init__", ending_chunks),
+        Hook("vllm.v1.core.sched.scheduler", "Scheduler.__init__", meeting_scheduler),
         *request_hooks(),
     )
 
@@ -332,7 +332,7 @@ def choosing_manager(original: Function) -> Function:
     return kv_cache_manager
 
 
-def ending_chunks(original: Function) -> Function:
+def meeting_scheduler(original: Function) -> Function:
     """``Scheduler.__init__``: the pool is open by then, and its retention known."""
 
     @functools.wraps(original)
@@ -340,7 +340,9 @@ def ending_chunks(original: Function) -> Function:
         original(self, *args, **kwargs)
         if isinstance(self.kv_cache_config, MixedKVCacheConfig):
             from kvquarry_vllm.chunks import end_chunks_where_wanted
+            from kvquarry_vllm.line import WaitingLine
 
             end_chunks_where_wanted(self)
+            self.kv_cache_manager.line = WaitingLine(self)
 
     return init
