@@ -47,8 +47,9 @@ class Admissions:
         self._settings = settings
         self._reserve = DecodeReserve(plan)
         self._company = Company()
-        # All who are pending were looked up in this step or the last.
         self._fresh = FreshContent()
+        # How much had been committed when those pending were looked up, in this step or the last.
+        self._looked_up_at: dict[str, int] = {}
 
     def lookup(self, waiting: Waiting, next_in_line: Iterable[Waiting]) -> Lookup:
         """The longest hit of a waiting request; touches it and holds blocks for its first chunk."""
@@ -93,6 +94,7 @@ class Admissions:
         if roster.kept and not self._supply.may_keep():
             self.let_go()
         self._fresh.begin_step()
+        self._looked_up_at = {one: self._looked_up_at[one] for one in roster.pending}
 
     def let_go(self) -> None:
         """Nobody is admitted any more who was not given blocks."""
@@ -101,7 +103,10 @@ class Admissions:
     def _find(self, waiting: Waiting) -> ShadowRequest | None:
         """What a request was admitted with, unless it could hit more by now."""
         request = self._roster.pending.get(waiting.request_id)
-        if request is not None and self._fresh.is_in(waiting.hashes):
+        if request is None:
+            return None
+        looked_up_at = self._looked_up_at[waiting.request_id]
+        if self._fresh.is_in(waiting.hashes, since=looked_up_at):
             self._idle.let_go([waiting.request_id])
             return None
         return request
@@ -109,19 +114,16 @@ class Admissions:
     def _admit(
         self, waiting: Waiting, keep_free: Sequence[int], next_in_line: Iterable[Waiting] = ()
     ) -> ShadowRequest | Refusal:
-        company = self._company.of(waiting, next_in_line, self._roster.pending.get)
-        applicants = [Applicant(waiting, keep_free)]
-        for one in company:
-            leaves = self._keep_free(one, num_before=len(applicants))
-            applicants.append(Applicant(one, leaves))
-        answer, *others = self._entrance.ask(applicants)
-        for applicant, other in zip(applicants[1:], others, strict=False):
-            # Those who were refused ask again when it is their turn.
-            if isinstance(other, ShadowRequest):
-                self._hold(applicant.waiting, other)
+        entry = self._entrance.ask(
+            Applicant(waiting, keep_free), self._along(waiting, next_in_line)
+        )
+        for applicant, other in entry.company:
+            self._hold(applicant.waiting, other)
+        answer = entry.answer
         if isinstance(answer, Refusal):
-            # Also the states it would have run on: next to a refusal, nobody has use for them.
-            self._idle.return_states()
+            if not self._roster.pending:
+                # Also the states it would have run on: nobody has use for them.
+                self._idle.return_states()
             self._refusals.note_waiting(answer)
             hashes = frozenset(waiting.hashes)
             remembered = RememberedRefusal(answer, keep_free, hashes)
@@ -134,7 +136,18 @@ class Admissions:
         """A request was admitted; the scheduler is going to allocate it, or not."""
         self._refusals.drop(waiting.request_id)
         self._roster.pending[waiting.request_id] = request
+        self._looked_up_at[waiting.request_id] = self._fresh.num_runs
         self._company.note_found(waiting.hashes, request.hit_tokens // self._plan.hash_tokens)
+
+    def _along(self, waiting: Waiting, next_in_line: Iterable[Waiting]) -> list[Applicant]:
+        """Those who are asked for at once with a request, if memory is plenty for them."""
+        if not self._supply.is_plenty([1] * len(self._plan.groups)):
+            return []
+        company = self._company.of(waiting, next_in_line, self._roster.pending)
+        return [
+            Applicant(one, self._keep_free(one, num_before=number))
+            for number, one in enumerate(company, start=1)
+        ]
 
     def _keep_free(self, waiting: Waiting, *, num_before: int = 0) -> tuple[int, ...]:
         """Blocks by class that an admission leaves to those that run, and to so many before it."""

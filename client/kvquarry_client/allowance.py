@@ -3,6 +3,7 @@
 See :mod:`kvquarry_core.luxury` for the rule; the pool judges by the same.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,11 +51,16 @@ class Abundance:
         #: Whether anything may ever lie idle.
         self.is_on = bool(self._rows_ahead)
 
-    def is_plenty(self, by_group: Sequence[int]) -> bool:
-        """Whether luxury is wanted, and free memory holds so many blocks and more."""
+    def is_plenty(self, by_group: Sequence[int], kept_free: Sequence[int] = ()) -> bool:
+        """Whether luxury is wanted, and free memory holds so many blocks and more.
+
+        What is kept free for others, by class, comes on top.
+        """
         if not self.is_on:
             return False
         demand = self._plan.by_class(by_group)
+        if kept_free:
+            demand = [*map(operator.add, demand, kept_free)]
         return self._ledger.free_memory().leaves_reserve(self._plan, demand)
 
     def most_idle(self) -> list[int]:

@@ -6,14 +6,15 @@ could hit more by then asks again (:mod:`kvquarry_client.admissions`).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from kvquarry_client.scheduling import Waiting
 from kvquarry_core.ids import BlockHash
 
-#: Hashes in one exchange: 32 bytes each, half of the least that a service may be told to take in
-#: one message.
+#: Hashes in one exchange: 34 bytes each on the wire. Whoever comes along takes as much besides as a
+#: few of them, so that all together stay within the least that a service may be told to take.
 _MOST_HASHES = 1_000
+_HASHES_OF_REQUEST = 4
 #: First blocks of texts whose cached lengths are remembered.
 _MOST_BEGINNINGS = 1_024
 
@@ -34,27 +35,30 @@ class Company:
                 del self._found[next(iter(self._found))]
 
     def of(
-        self,
-        waiting: Waiting,
-        next_in_line: Iterable[Waiting],
-        is_held: Callable[[str], object],
+        self, waiting: Waiting, next_in_line: Iterable[Waiting], held: Container[str]
     ) -> Iterator[Waiting]:
-        """Those who may come along; ``is_held`` says who needs not, by id."""
-        texts = [waiting.hashes]
+        """Those who may come along; who is ``held`` already, by id, need not."""
+        chosen = {_beginning(waiting): [waiting.hashes]}
         num_hashes = len(waiting.hashes)
         for one in next_in_line:
-            num_hashes += len(one.hashes)
+            num_hashes += len(one.hashes) + _HASHES_OF_REQUEST
             if num_hashes > _MOST_HASHES:
                 return
-            if not is_held(one.request_id) and all(self._is_apart(one.hashes, t) for t in texts):
-                texts.append(one.hashes)
+            alike = chosen.setdefault(_beginning(one), [])
+            if one.request_id not in held and self._is_apart(one.hashes, alike):
+                alike.append(one.hashes)
                 yield one
 
-    def _is_apart(self, hashes: Sequence[BlockHash], others: Sequence[BlockHash]) -> bool:
-        """Whether two texts part where they are in the cache, or before."""
-        if not hashes or not others or hashes[0] != others[0]:
+    def _is_apart(self, hashes: Sequence[BlockHash], alike: Sequence[Sequence[BlockHash]]) -> bool:
+        """Whether a text parts from those with the same first block where they are cached."""
+        if not hashes or not alike:
             return True
-        return num_shared(hashes, others) <= self._found.get(hashes[0], 0)
+        most_shared = max(num_shared(hashes, others) for others in alike)
+        return most_shared <= self._found.get(hashes[0], 0)
+
+
+def _beginning(waiting: Waiting) -> BlockHash | None:
+    return waiting.hashes[0] if waiting.hashes else None
 
 
 def num_shared(hashes: Sequence[BlockHash], others: Sequence[BlockHash]) -> int:

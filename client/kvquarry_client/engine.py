@@ -140,7 +140,14 @@ def _open_remote(
     except ServiceError as error:
         raise _naming_the_service(error, request, target) from error
     names = plans.policies_from_wire(opened.policies)
-    session = Session(channel, target, opened, plan, reconnect_timeout_s=connect_timeout_s)
+    session = Session(
+        channel,
+        target,
+        opened,
+        plan,
+        reconnect_timeout_s=connect_timeout_s,
+        hears_evictions=not request.hears_no_evictions,
+    )
     try:
         plans.check_same_plan(plan, opened.plan)
         check_retention(names)

@@ -33,10 +33,13 @@ class Applicant:
     waiting: Waiting
     keep_free: Sequence[int]
 
-    @property
-    def request_id(self) -> str:
-        """The engine's name for it."""
-        return self.waiting.request_id
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What came of asking: the answer to the request, and those of its company who were let in."""
+
+    answer: ShadowRequest | Refusal
+    company: Sequence[tuple[Applicant, ShadowRequest]] = ()
 
 
 class Entrance:
@@ -60,29 +63,55 @@ class Entrance:
         self._settings = settings
         self._handles = itertools.count(1)
 
-    def ask(self, applicants: Sequence[Applicant]) -> list[ShadowRequest | Refusal]:
-        """Admit a waiting request and, where memory is plenty, those behind it, too.
+    def ask(self, applicant: Applicant, company: Sequence[Applicant] = ()) -> Entry:
+        """Admit a waiting request and, where memory is plenty for all of them, its company, too.
 
-        All that lies idle goes back before the first is refused.
-
-        Returns:
-            For the first, or for all of them.
+        All that lies idle goes back before the request is refused, and what its company got.
         """
-        wanted = self._states_wanted(applicants)
-        if applicants[1:] and not self._supply.is_plenty(self._blocks_of_lives(applicants, wanted)):
-            applicants = applicants[:1]
-            wanted = self._states_wanted(applicants)
+        everybody = [applicant, *company]
+        if company:
+            coming = [one.waiting.num_tokens for one in everybody]
+            wanted = self._for_several(self._states_wanted(everybody, coming))
+            demand = self._blocks_of_lives(everybody, wanted)
+            if self._supply.is_plenty(demand, company[-1].keep_free):
+                first, *others = self._exchange(everybody, wanted, self._supply.allow(demand))
+                came = [*zip(company, others, strict=True)]
+                return self._entry(applicant, first, came)
+        return Entry(self._ask_alone(applicant))
+
+    def _entry(
+        self,
+        applicant: Applicant,
+        first: ShadowRequest | Refusal,
+        company: Sequence[tuple[Applicant, ShadowRequest | Refusal]],
+    ) -> Entry:
+        """Those who were let in together; whoever comes first is not short of what others got."""
+        came = [(one, got) for one, got in company if isinstance(got, ShadowRequest)]
+        if not (isinstance(first, Refusal) and first.cause is RefusalCause.SHORTAGE):
+            return Entry(first, came)
+        for _, got in came:
+            self._ledger.free(got.handle)
+        return Entry(self._ask_plainly(applicant))
+
+    def _ask_alone(self, applicant: Applicant) -> ShadowRequest | Refusal:
+        """With as much luxury as may be, and then without."""
+        wanted = self._states_wanted([applicant])
         lavish = self._for_several(wanted)
-        if lavish != wanted and self._supply.is_plenty(self._blocks_of_lives(applicants, lavish)):
+        if lavish != wanted and self._supply.is_plenty(self._blocks_of_lives([applicant], lavish)):
             wanted = lavish
-        allowance = self._supply.allow(self._blocks_of_lives(applicants, wanted))
+        allowance = self._supply.allow(self._blocks_of_lives([applicant], wanted))
         is_frugal = not allowance and not self._idle
-        answers = self._exchange(applicants, wanted, allowance)
-        if is_frugal or not _may_be_turned(answers[0], allowance):
-            return answers
+        [answer] = self._exchange([applicant], wanted, allowance)
+        if is_frugal or not _may_be_turned(answer, allowance):
+            return answer
+        return self._ask_plainly(applicant)
+
+    def _ask_plainly(self, applicant: Applicant) -> ShadowRequest | Refusal:
+        """When nothing lies idle any more."""
         self._idle.return_all()
-        alone = applicants[:1]
-        return self._exchange(alone, self._states_to_start(alone), self._supply.nothing_allowed)
+        starting = self._states_to_start([applicant])
+        [answer] = self._exchange([applicant], starting, self._supply.nothing_allowed)
+        return answer
 
     def _exchange(
         self, applicants: Sequence[Applicant], wanted: Sequence[int], allowance: Allowance
@@ -140,7 +169,9 @@ class Entrance:
 
     def _states_to_start(self, applicants: Sequence[Applicant]) -> list[int]:
         """Rows of states that these requests and those pending start with, by kind."""
-        num_starting = len(self._roster.pending.keys() | {one.request_id for one in applicants})
+        num_starting = len(
+            self._roster.pending.keys() | {one.waiting.request_id for one in applicants}
+        )
         rows = [0] * len(self._plan.kinds)
         for index, is_stocked in enumerate(self._idle.stock.stocks):
             if is_stocked:
@@ -148,9 +179,14 @@ class Entrance:
                 rows[index] = num_starting * (1 + spec.num_speculative_blocks)
         return rows
 
-    def _states_wanted(self, applicants: Sequence[Applicant]) -> list[int]:
-        """Rows of states that will be needed soon, too: a prompt of several chunks runs on two."""
-        soon = self._supply.states_soon([one.waiting.num_tokens for one in applicants])
+    def _states_wanted(
+        self, applicants: Sequence[Applicant], coming: Sequence[int] = ()
+    ) -> list[int]:
+        """Rows of states that will be needed soon, too: a prompt of several chunks runs on two.
+
+        ``coming`` are prompts that will come to the ends of blocks together.
+        """
+        soon = self._supply.states_soon(coming)
         rows = [*map(operator.add, self._states_to_start(applicants), soon)]
         for index, is_stocked in enumerate(self._idle.stock.stocks):
             if is_stocked:

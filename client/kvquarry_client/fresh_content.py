@@ -13,8 +13,11 @@ class FreshContent:
     """
 
     def __init__(self) -> None:
-        self._of_this_step: set[BlockHash] = set()
-        self._of_last_step: set[BlockHash] = set()
+        #: Runs that were committed so far.
+        self.num_runs = 0
+        # Which run it was, by name.
+        self._of_this_step: dict[BlockHash, int] = {}
+        self._of_last_step: dict[BlockHash, int] = {}
 
     def __len__(self) -> int:
         """Names that are remembered."""
@@ -22,13 +25,16 @@ class FreshContent:
 
     def begin_step(self) -> None:
         """What was committed before the last step is not fresh any more."""
-        self._of_last_step, self._of_this_step = self._of_this_step, set()
+        self._of_last_step, self._of_this_step = self._of_this_step, {}
 
     def note(self, names: Sequence[BlockHash]) -> None:
         """Rows were committed under these names."""
-        self._of_this_step.add(names[0])
+        self.num_runs += 1
+        self._of_this_step[names[0]] = self.num_runs
 
-    def is_in(self, hashes: Sequence[BlockHash]) -> bool:
-        """Whether a text has any of it."""
-        names = (self._of_this_step, self._of_last_step)
-        return not all(one.isdisjoint(hashes) for one in names)
+    def is_in(self, hashes: Sequence[BlockHash], *, since: int) -> bool:
+        """Whether a text has any of what was committed after the first ``since`` runs."""
+        if self.num_runs == since:
+            return False
+        steps = [names for names in (self._of_this_step, self._of_last_step) if names]
+        return any(names.get(name, 0) > since for names in steps for name in hashes)

@@ -50,7 +50,7 @@ class LastingStream:
         self._target = target
         self._patience_s = patience_s
         self._unread: deque[pool_pb2.AttachRequest] = deque()
-        # The last ones of them that no other connection has carried.
+        # Batches that this connection was the first to be given.
         self._num_fresh = 0
         self._stream: BatchStream | None = None
         self._failure: Exception | None = None
@@ -81,6 +81,11 @@ class LastingStream:
             self._unread.append(batch)
             self._num_fresh += 1
             self._current().send(batch)
+
+    @property
+    def num_waiting(self) -> int:
+        """The last batches that certainly nobody received so far."""
+        return min(self._current().num_waiting, self._num_fresh)
 
     def take_back(self, most: int) -> int:
         """Take back as many of the last ``most`` batches as certainly nobody received."""

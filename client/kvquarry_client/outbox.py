@@ -26,6 +26,10 @@ class Outbox:
         # Wakes gRPC's thread; a lock with a condition would cost the engine's thread more.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
+    def __len__(self) -> int:
+        """Messages that gRPC has not come for."""
+        return len(self._messages)
+
     def put(self, message: pool_pb2.AttachRequest) -> None:
         """Send a message, once gRPC comes for it."""
         with self._lock:

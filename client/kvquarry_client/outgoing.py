@@ -1,18 +1,19 @@
 """Batches on their way to the pool: numbered when they are sent, and overtaken while they wait."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import takewhile
 
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.wire.batches import BatchBuilder
-from kvquarry_client.wire.bearing import Gathered, Texts
+from kvquarry_client.wire.bearing import Gathered, Manners
+from kvquarry_core.ids import BlockHash
 
 
 class Outgoing:
     """Gathers operations and sends them as numbered batches."""
 
-    def __init__(self, stream: LastingStream, *, moves_blocks: bool) -> None:
-        self.batch = BatchBuilder(moves_blocks=moves_blocks)
+    def __init__(self, stream: LastingStream, manners: Manners) -> None:
+        self.batch = BatchBuilder(manners)
         #: Reads how many slots are empty, by kind.
         self.count_empty_slots: Callable[[], Sequence[int]] = tuple
         #: The pool's when all that was sent is applied; refusals are to be taken off.
@@ -29,15 +30,18 @@ class Outgoing:
             self._quiet.clear()
         return self._send(self.batch.finish(), quiet=quiet)
 
-    def leave_behind(self, texts: Texts) -> list[Gathered]:
+    def leave_behind(self, hashes: Set[BlockHash]) -> list[Gathered]:
         """Take out the last operations, those that no answer about these texts depends on.
 
-        Also of batches that were sent: gRPC's thread mostly runs when the engine's rests.
+        Also of batches that were sent: gRPC's thread mostly runs when the engine's rests. If a step
+        starts among them, that is told ahead as well.
         """
-        rest = self.batch.leave_behind(texts)
+        rest = self.batch.leave_behind(hashes)
         behind = [] if rest is None else [rest]
         if not self.batch:
-            behind = self._take_back(texts) + behind
+            behind = self._take_back(hashes) + behind
+        if any(gathered.begins_step() for gathered in behind):
+            self.batch.begin_step()
         return behind
 
     def send_behind(self, behind: Sequence[Gathered]) -> None:
@@ -46,9 +50,11 @@ class Outgoing:
             gathered.message.batch.ClearField("empty_slot_counts")
             self._send(gathered, quiet=True)
 
-    def _take_back(self, texts: Texts) -> list[Gathered]:
+    def _take_back(self, hashes: Set[BlockHash]) -> list[Gathered]:
         """Of the quiet batches that wait to be sent, the last ones that nobody depends on."""
-        of_no_bearing = takewhile(lambda one: not one.bearing.num_before(texts), self._quiet[::-1])
+        first_waiting = max(len(self._quiet) - self._stream.num_waiting, 0)
+        waiting = self._quiet[first_waiting:]
+        of_no_bearing = takewhile(lambda one: not one.bearing.num_before(hashes), waiting[::-1])
         num_taken = self._stream.take_back(sum(1 for _ in of_no_bearing))
         first = len(self._quiet) - num_taken
         taken, self._quiet = self._quiet[first:], self._quiet[:first]

@@ -14,7 +14,7 @@ from kvquarry_client.outgoing import Outgoing
 from kvquarry_client.stream import BatchStream
 from kvquarry_client.target import Target
 from kvquarry_client.wire import plans, results
-from kvquarry_client.wire.bearing import Gathered
+from kvquarry_client.wire.bearing import Gathered, Manners
 from kvquarry_core.luxury import FreeMemory
 from kvquarry_core.messages import AdmitRequest, Answer, Ask
 from kvquarry_core.plan import Plan
@@ -34,7 +34,7 @@ _CLOSE_TIMEOUT_S = 1.0
 class Session:
     """A :class:`~kvquarry_client.ledger.Ledger` over one attachment's stream. Not thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an attachment is, keyword-only where it is a choice
         self,
         channel: grpc.Channel,
         target: Target,
@@ -42,6 +42,7 @@ class Session:
         plan: Plan,
         *,
         reconnect_timeout_s: float,
+        hears_evictions: bool = True,
     ) -> None:
         self.num_exchanges = 0
         self._channel = channel
@@ -55,7 +56,8 @@ class Session:
         self._is_closed = False
         self._stream = LastingStream(self._new_stream, target, patience_s=reconnect_timeout_s)
         may_move = plans.policies_from_wire(opened.policies).may_move
-        self._outgoing = Outgoing(self._stream, moves_blocks=may_move)
+        manners = Manners(moves_blocks=may_move, hears_evictions=hears_evictions)
+        self._outgoing = Outgoing(self._stream, manners)
         self._batch = self._outgoing.batch
         # The buffering operations are the builder's own.
         self.take = self._batch.take
@@ -78,11 +80,8 @@ class Session:
 
     def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask_first`; the service applies the rest behind the answer."""
-        texts = [ask.hashes for ask in asks if isinstance(ask, AdmitRequest)]
-        behind = self._outgoing.leave_behind(texts)
-        if any(gathered.begins_step() for gathered in behind):
-            self._batch.begin_step()
-        return self._ask(asks, behind)
+        texts = (ask.hashes for ask in asks if isinstance(ask, AdmitRequest))
+        return self._ask(asks, self._outgoing.leave_behind(frozenset().union(*texts)))
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""

@@ -41,6 +41,11 @@ class BatchStream:
         """Send a batch; its result will be read later."""
         self._outbox.put(batch)
 
+    @property
+    def num_waiting(self) -> int:
+        """Batches that wait here to be sent."""
+        return len(self._outbox)
+
     def take_back(self, most: int) -> int:
         """Take back as many of the last ``most`` batches as still wait here to be sent."""
         return self._outbox.take_back(most)

@@ -118,9 +118,12 @@ class Supply:
             self._idle.cut_down(most_idle)
         return self._abundance.within(most_idle, 1 + len(self._roster.live))
 
-    def is_plenty(self, by_group: Sequence[int]) -> bool:
-        """Whether free memory holds so many blocks and more, and nobody waits for any."""
-        return not self._refusals.is_pressing and self._abundance.is_plenty(by_group)
+    def is_plenty(self, by_group: Sequence[int], kept_free: Sequence[int] = ()) -> bool:
+        """Whether free memory holds so many blocks and more, and nobody waits for any.
+
+        What is kept free for others, by class, comes on top.
+        """
+        return not self._refusals.is_pressing and self._abundance.is_plenty(by_group, kept_free)
 
     def may_keep(self) -> bool:
         """Whether all that lies idle may stay so."""

@@ -2,7 +2,8 @@
 
 It looks waiting requests up one by one, and each time waits for an exchange. So the first of a step
 has those behind it asked for, too, as far as the step's tokens and places go. What that comes to is
-a guess: those who are asked for in vain wait for another step with what they got, or give it back.
+a guess, which knows nothing of adapters, encoders or deferred prefills: those who are asked for in
+vain wait for another step with what they got, and then give it back.
 """
 
 from collections.abc import Iterator

@@ -250,6 +250,54 @@ def test_a_refusal_of_whoever_came_along_is_not_held_against_him() -> None:
     assert quarry.shadow.lookup(twin).hit_tokens == 2 * BLOCK
 
 
+@pytest.mark.parametrize("num_running", [16, 24])
+@pytest.mark.parametrize("tenths", range(3, 8))
+def test_whoever_came_along_with_a_refused_one_holds_nothing(num_running: int, tenths: int) -> None:
+    """The first is large; the pool promises those that run some blocks, too."""
+    quarry = engine(num_slabs=400, ahead_tokens=AHEAD)
+    usable = quarry.ledger.pool.plan.classes[0].num_usable_blocks
+    assert quarry.admit("first", 5)
+    quarry.shadow.free("first")
+    for number in range(num_running):
+        assert quarry.admit(f"runner{number}", 5)
+    large, small = prompt("large", usable * BLOCK * tenths // 10 + 1), prompt("small", 13)
+    for _ in range(5):
+        quarry.shadow.begin_step()
+        quarry.shadow.lookup(large, [small])
+    for request_id in ("large", "small", *(f"runner{number}" for number in range(num_running))):
+        quarry.shadow.free(request_id)
+    quarry.shadow.begin_step()
+    assert not quarry.ledger.pool.requests
+
+
+def test_whoever_was_looked_up_behind_a_commit_is_not_asked_for_again() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    quarry.shadow.lookup(prompt("pending", 13))
+    commit(quarry, "same")
+    quarry.shadow.begin_step()
+    first, twin = prompt("a", 13), prompt("twin", 3 * BLOCK + 1, "same")
+    quarry.shadow.lookup(first, [twin])
+    asked = quarry.ledger.num_exchanges
+    assert quarry.shadow.lookup(twin).hit_tokens == 2 * BLOCK
+    assert quarry.ledger.num_exchanges == asked
+
+
+def test_whoever_came_along_keeps_his_states_when_the_first_waits_for_one_of_this_step() -> None:
+    quarry = plenty()
+    quarry.admit("runner", 5)
+    assert quarry.admit("same", 2 * BLOCK)
+    twin, other = prompt("twin", 3 * BLOCK + 1, "same"), prompt("a", 13)
+    quarry.shadow.lookup(twin, [other])
+    assert quarry.shadow.find_waiting("twin") is None
+    assert quarry.shadow.find_waiting("a")
+    assert any(quarry.ledger.pool.lease.blocks)
+    asked = quarry.ledger.num_exchanges
+    assert quarry.shadow.allocate_first(other, Allocation(13, 13, 0), keep_free=True)
+    assert quarry.ledger.num_exchanges == asked
+    quarry.shadow.begin_step()
+
+
 def test_whoever_came_along_in_vain_holds_nothing_after_another_step() -> None:
     quarry = plenty()
     quarry.admit("runner", 5)

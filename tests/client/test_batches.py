@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_client.wire.batches import BatchBuilder
+from kvquarry_client.wire.bearing import Manners
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import FullRows
 
@@ -44,7 +45,7 @@ def told(batch: pool_pb2.Batch) -> Iterator[tuple[str, int]]:
 
 @given(st.lists(st.sampled_from(SORTS), max_size=24))
 def test_only_a_take_may_overtake_and_only_commits(sorts: list[str]) -> None:
-    builder = BatchBuilder(moves_blocks=False)
+    builder = BatchBuilder(Manners())
     for number, sort in enumerate(sorts):
         call(builder, sort, number)
     order = list(told(builder.finish().message.batch))
@@ -59,7 +60,7 @@ def test_only_a_take_may_overtake_and_only_commits(sorts: list[str]) -> None:
 
 
 def test_a_step_of_many_requests_is_two_operations() -> None:
-    builder = BatchBuilder(moves_blocks=False)
+    builder = BatchBuilder(Manners())
     for number in range(0, 32, 2):
         call(builder, "take", number)
         call(builder, "commit", number + 1)
@@ -71,7 +72,7 @@ def test_a_step_of_many_requests_is_two_operations() -> None:
 
 def test_columns_stay_within_what_the_service_takes() -> None:
     """Long prompts of many requests in one step, twelve groups of a kind."""
-    builder = BatchBuilder(moves_blocks=False)
+    builder = BatchBuilder(Manners())
     num_rows, num_members = 512, 12
     names, blocks = [BlockHash(b"x")] * num_rows, [BlockId(1)] * num_rows * num_members
     for number in range(16):
@@ -85,7 +86,7 @@ def test_columns_stay_within_what_the_service_takes() -> None:
 
 def test_what_is_committed_was_taken_before() -> None:
     """A commit of blocks taken before, a take, and the commit of what was taken."""
-    builder = BatchBuilder(moves_blocks=False)
+    builder = BatchBuilder(Manners())
     for number, sort in enumerate(("commit", "take", "commit", "take", "commit")):
         call(builder, sort, number)
     assert list(told(builder.finish().message.batch)) == [
@@ -98,7 +99,7 @@ def test_what_is_committed_was_taken_before() -> None:
 
 
 def test_names_that_the_service_remembers_are_not_sent_again() -> None:
-    builder = BatchBuilder(moves_blocks=False)
+    builder = BatchBuilder(Manners())
     rows = FullRows(Handle(1), KindId(0), [BlockHash(b"x")], [BlockId(1)])
     builder.commit(rows)
     builder.commit(replace(rows, handle=Handle(2), place=0))

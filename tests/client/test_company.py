@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvquarry_client.company import Company, num_shared
 from kvquarry_client.scheduling import Waiting
-from kvquarry_core.ids import BlockHash
+from kvquarry_client.wire.batches import BatchBuilder
+from kvquarry_client.wire.bearing import Manners
+from kvquarry_core.ids import BlockHash, Handle
+from kvquarry_core.messages import AdmitRequest
+from tests.client.test_stream import LEAST_MOST_BYTES
 
 _numbers = count()
 
@@ -22,13 +27,9 @@ def waiting(words: str) -> Waiting:
     return Waiting(f"{words}/{next(_numbers)}", text(words), 4 * len(words) + 1)
 
 
-def nobody(_: str) -> None:
-    """Nobody is held."""
-
-
 def chosen(company: Company, first: str, *others: str) -> list[str]:
     line = [waiting(words) for words in others]
-    return [one.request_id.split("/")[0] for one in company.of(waiting(first), line, nobody)]
+    return [one.request_id.split("/")[0] for one in company.of(waiting(first), line, ())]
 
 
 @given(st.text("ab", max_size=12), st.text("ab", max_size=12))
@@ -69,23 +70,28 @@ def test_prompts_shorter_than_a_block_come_along() -> None:
 
 def test_whoever_is_held_already_need_not_come() -> None:
     line = [waiting("b"), waiting("c")]
-    held = line[0].request_id
-    company = Company().of(waiting("a"), line, held.__eq__)
+    company = Company().of(waiting("a"), line, {line[0].request_id})
     assert [*company] == line[1:]
 
 
-def test_no_message_grows_beyond_what_any_service_takes() -> None:
-    """32 bytes a hash."""
+@pytest.mark.parametrize("num_hashes", [0, 1, 10, 400, 5_000])
+def test_no_message_grows_beyond_what_any_service_takes(num_hashes: int) -> None:
+    line = [of_length(num_hashes) for _ in range(2_000)]
+    company = [*Company().of(of_length(0), line, ())]
+    builder = BatchBuilder(Manners())
+    for number, one in enumerate(company):
+        handle, tokens = Handle(2**40 + number), one.num_tokens
+        builder.ask(
+            AdmitRequest(handle, one.hashes, tokens, tokens, tokens, tokens, tokens, [9, 9])
+        )
+    assert builder.finish().message.ByteSize() < LEAST_MOST_BYTES
+    assert bool(company) == (num_hashes < 1_000)
 
-    def of_length(num_hashes: int) -> Waiting:
-        number = next(_numbers)
-        hashes = [BlockHash(f"{number}/{place}".encode()) for place in range(num_hashes)]
-        return Waiting(f"{number}", hashes, num_hashes)
 
-    company = Company()
-    line = [of_length(400) for _ in range(8)]
-    assert len([*company.of(line[0], line[1:], nobody)]) == 1
-    assert [*company.of(of_length(5_000), line, nobody)] == []
+def of_length(num_hashes: int) -> Waiting:
+    number = next(_numbers)
+    hashes = [BlockHash(f"{number}/{place}".encode().ljust(32)) for place in range(num_hashes)]
+    return Waiting(f"{number}", hashes, 16 * num_hashes + 1)
 
 
 def test_memory_of_beginnings_is_bounded() -> None:

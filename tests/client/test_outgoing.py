@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.outgoing import Outgoing
-from kvquarry_client.wire.bearing import Gathered
+from kvquarry_client.wire.bearing import Manners
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
 from kvquarry_core.messages import AdmitRequest, FullRows
 
@@ -22,6 +22,9 @@ CONTENTS = (b"a", b"b", b"c")
 #: Operations by what they bear on; a commit on its content, see ``bears``.
 BEARING = ("settle", "forget", "compare_books")
 FREE_TO_WAIT = ("free", "drop", "give_back", "begin_step")
+#: What names blocks, and the start of a step.
+NAMING = ("commit", "drop", "give_back", "begin_step")
+PLAIN, MOVING, HEARING = Manners(), Manners(moves_blocks=True), Manners(hears_evictions=True)
 EVENTS = (*BEARING, *FREE_TO_WAIT, "commit", "ask", "flush", "come")
 
 Event = tuple[str, bytes]
@@ -39,6 +42,10 @@ class Wire:
     def send(self, message: pool_pb2.AttachRequest) -> None:
         self.waiting.append(message)
 
+    @property
+    def num_waiting(self) -> int:
+        return len(self.waiting)
+
     def take_back(self, most: int) -> int:
         num_taken = min(most, len(self.waiting))
         del self.waiting[len(self.waiting) - num_taken :]
@@ -52,9 +59,9 @@ class Wire:
 class Engine:
     """Calls one operation after the other; each is named by its number."""
 
-    def __init__(self, *, moves_blocks: bool) -> None:
+    def __init__(self, manners: Manners) -> None:
         self.wire = Wire()
-        self.outgoing = Outgoing(cast("LastingStream", self.wire), moves_blocks=moves_blocks)
+        self.outgoing = Outgoing(cast("LastingStream", self.wire), manners)
         self.num_asks = 0
 
     def call(self, sort: str, number: int, content: bytes) -> None:
@@ -89,9 +96,7 @@ class Engine:
     def _ask(self, number: int, content: bytes) -> None:
         """As a session asks first, whose answer comes before what is behind it left."""
         self.num_asks += 1
-        behind: Sequence[Gathered] = self.outgoing.leave_behind([[BlockHash(content)]])
-        if any(gathered.begins_step() for gathered in behind):
-            self.outgoing.batch.begin_step()
+        behind = self.outgoing.leave_behind({BlockHash(content)})
         self.outgoing.batch.ask(AdmitRequest(Handle(number), [BlockHash(content)], 8, 4, 8))
         self.outgoing.send(quiet=False)
         self.wire.come()
@@ -115,8 +120,8 @@ def told(batches: Sequence[pool_pb2.Batch]) -> Iterator[Told]:
                 yield from ((sort, handle) for handle in getattr(operation, sort).handles)
 
 
-def run(events: Sequence[Event], *, moves_blocks: bool = False) -> tuple[Engine, list[Told]]:
-    engine = Engine(moves_blocks=moves_blocks)
+def run(events: Sequence[Event], manners: Manners = PLAIN) -> tuple[Engine, list[Told]]:
+    engine = Engine(manners)
     for number, (sort, content) in enumerate(events):
         engine.call(sort, number, content)
     engine.flush()
@@ -124,38 +129,40 @@ def run(events: Sequence[Event], *, moves_blocks: bool = False) -> tuple[Engine,
     return engine, list(told(engine.wire.came))
 
 
-def bears(events: Sequence[Event], number: int, content: bytes) -> bool:
+def bears(event: Event, content: bytes, manners: Manners) -> bool:
     """Whether an answer to who names this content depends on a call."""
-    sort, committed = events[number]
-    return sort in BEARING or (sort == "commit" and committed == content)
+    sort, committed = event
+    if sort == "commit" and (manners.hears_evictions or committed == content):
+        return True
+    return sort in BEARING or (manners.moves_blocks and sort in NAMING)
 
 
 events_of_engine = st.lists(
     st.tuples(st.sampled_from(EVENTS), st.sampled_from(CONTENTS)), max_size=40
 )
+any_manners = st.sampled_from([PLAIN, MOVING, HEARING])
 
 
-@given(events_of_engine, st.booleans())
+@given(events_of_engine, any_manners)
 def test_an_ask_comes_behind_what_bears_on_its_answer(
-    events: list[Event],
-    moves_blocks: bool,  # noqa: FBT001
+    events: list[Event], manners: Manners
 ) -> None:
-    _, order = run(events, moves_blocks=moves_blocks)
+    _, order = run(events, manners)
     for place, (sort, number) in enumerate(order):
         if sort == "ask":
-            content = events[number][1]
-            heard = {earlier for _, earlier in order[:place]}
-            assert {one for one in range(number) if bears(events, one, content)} <= heard
-            last_step = max(
-                (one for one in range(number) if events[one][0] == "begin_step"), default=None
-            )
-            if last_step is not None:
+            earlier = [
+                one for one in range(number) if bears(events[one], events[number][1], manners)
+            ]
+            numbered = [one for one in earlier if events[one][0] != "begin_step"]
+            assert {*numbered} <= {one for _, one in order[:place]}
+            steps = [one for one in range(number) if events[one][0] == "begin_step"]
+            if steps:
                 assert ("begin_step", -1) in order[:place]
 
 
-@given(events_of_engine, st.booleans())
-def test_only_asks_overtake(events: list[Event], moves_blocks: bool) -> None:  # noqa: FBT001
-    _, order = run(events, moves_blocks=moves_blocks)
+@given(events_of_engine, any_manners)
+def test_only_asks_overtake(events: list[Event], manners: Manners) -> None:
+    _, order = run(events, manners)
     called = [
         (sort, number)
         for number, (sort, _) in enumerate(events)
@@ -180,7 +187,7 @@ def test_the_start_of_a_step_is_told_wherever_it_was_called(events: list[Event])
 
 @given(events_of_engine)
 def test_who_may_move_blocks_hears_of_a_step_before_its_asks_and_once(events: list[Event]) -> None:
-    _, order = run(events, moves_blocks=True)
+    _, order = run(events, MOVING)
     steps_and_asks = [
         "begin_step" if sort == "begin_step" else number
         for number, (sort, _) in enumerate(events)
@@ -222,7 +229,7 @@ def test_what_was_left_behind_once_keeps_its_bearing() -> None:
 
 
 def test_what_was_told_of_empty_slots_is_not_told_again_behind_newer_counts() -> None:
-    engine = Engine(moves_blocks=False)
+    engine = Engine(PLAIN)
     counts = iter([[5], [3]])
     engine.outgoing.count_empty_slots = lambda: next(counts)
     for number, sort in enumerate(("free", "flush", "ask", "come")):

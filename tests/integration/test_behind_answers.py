@@ -60,7 +60,7 @@ def listener() -> Listener:
 @pytest.fixture
 def session(listener: Listener, tmp_path: Path) -> Iterator[Session]:
     with serving(StrangeService(listener.attach), tmp_path / "s") as target:
-        session = attached(target)
+        session = attached(target, hears_evictions=False)
         yield session
         session.close()
 

@@ -54,9 +54,21 @@ def answering(*results: pool_pb2.BatchResult) -> Callable[[Requests], Responses]
     return attach
 
 
-def attached(target: Target) -> Session:
-    opened = pool_pb2.OpenPoolResponse(pool_id="p", incarnation=1, plan=plan_to_wire(PLAN))
-    session = Session(open_channel(target), target, opened, PLAN, reconnect_timeout_s=2)
+def attached(target: Target, *, hears_evictions: bool = True) -> Session:
+    opened = pool_pb2.OpenPoolResponse(
+        pool_id="p",
+        incarnation=1,
+        plan=plan_to_wire(PLAN),
+        policies=pool_pb2.Policies(relocation="off"),
+    )
+    session = Session(
+        open_channel(target),
+        target,
+        opened,
+        PLAN,
+        reconnect_timeout_s=2,
+        hears_evictions=hears_evictions,
+    )
     session.start()
     return session
 

@@ -42,6 +42,7 @@ class QuarryPools:
         policies: What the pools go by.
         pin_cap: The share of each that pins may hold, in this process.
         check_steps: How often both sides' books are compared; 0 for never.
+        hears_evictions: Whether the scheduler hears what became unfindable.
     """
 
     geometry: Geometry
@@ -50,6 +51,7 @@ class QuarryPools:
     policies: PolicyNames = NO_CHOICE_BUT_STAY
     pin_cap: float = DEFAULT_PIN_CAP
     check_steps: int = 1
+    hears_evictions: bool = True
 
     @property
     def block_tokens(self) -> int:
@@ -194,6 +196,7 @@ def _open(config: MixedKVCacheConfig, pools: QuarryPools) -> None:
         connect_timeout_s=_PATIENCE_S,
         policies=pools.policies,
         pin_cap=pools.pin_cap,
+        hears_evictions=pools.hears_evictions,
     )
     config.target, config.engine = target, engine
     config.pool_id, config.incarnation = opened.pool_id, opened.incarnation

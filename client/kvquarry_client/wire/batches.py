@@ -1,10 +1,10 @@
 """Batches of operations, to the wire."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from kvquarry.v1alpha import pool_pb2
-from kvquarry_client.wire.bearing import Bearing, Gathered, Texts
-from kvquarry_core.ids import BlockId, GroupId, Handle
+from kvquarry_client.wire.bearing import Bearing, Gathered, Manners
+from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle
 from kvquarry_core.messages import (
     AdmitRequest,
     AheadRequest,
@@ -36,9 +36,9 @@ class BatchBuilder:
         take a, commit a, take b, commit b   ->   take a b, commit a b
     """
 
-    def __init__(self, *, moves_blocks: bool) -> None:
-        """Where a pool moves blocks, it must not hear of a step's start after that step's asks."""
-        self._moves_blocks = moves_blocks
+    def __init__(self, manners: Manners) -> None:
+        self._names_bear = manners.moves_blocks
+        self._commits_bear = manners.moves_blocks or manners.hears_evictions
         self._start_anew()
 
     def _start_anew(self) -> None:
@@ -61,9 +61,9 @@ class BatchBuilder:
         self._start_anew()
         return gathered
 
-    def leave_behind(self, texts: Texts) -> Gathered | None:
+    def leave_behind(self, hashes: Set[BlockHash]) -> Gathered | None:
         """Take out the last operations, those that no answer about these texts depends on."""
-        num_before = self._bearing.num_before(texts)
+        num_before = self._bearing.num_before(hashes)
         if num_before == len(self):
             return None
         if not num_before:
@@ -72,7 +72,8 @@ class BatchBuilder:
         behind.batch.operations.extend(self._operations[num_before:])
         del self._operations[num_before:]
         self._open.clear()
-        return Gathered(behind, self._bearing.behind(num_before))
+        self._bearing, of_behind = self._bearing.cut(num_before)
+        return Gathered(behind, of_behind)
 
     def empty_slots(self, by_kind: Sequence[int]) -> None:
         """Say of the whole batch how many slots are empty."""
@@ -126,6 +127,8 @@ class BatchBuilder:
         columns.groups.append(group)
         columns.block_counts.append(len(blocks))
         columns.blocks.extend(blocks)
+        if self._names_bear:
+            self._bears()
 
     def commit(self, rows: FullRows) -> None:
         """Add a run of rows to a Commit."""
@@ -138,7 +141,7 @@ class BatchBuilder:
         columns.places.append(0 if rows.place is None else rows.place + 1)
         columns.blocks.extend(rows.blocks)
         self.weight += len(rows.hashes)
-        self._bearing.note(self._open["commit"], rows.hashes[0])
+        self._bearing.note(self._open["commit"], None if self._commits_bear else rows.hashes[0])
         if len(columns.blocks) >= _LONG_COLUMN:
             self._open.pop("commit", None)
 
@@ -149,6 +152,8 @@ class BatchBuilder:
         columns.groups.append(group)
         columns.block_counts.append(len(blocks))
         columns.blocks.extend(blocks)
+        if self._names_bear:
+            self._bears()
 
     def free(self, handle: Handle) -> None:
         """Add a request to a Free."""
@@ -158,7 +163,7 @@ class BatchBuilder:
     def begin_step(self) -> None:
         """Add a BeginStep."""
         self._new().begin_step.SetInParent()
-        if self._moves_blocks:
+        if self._names_bear:
             self._bears()
 
     def compare_books(self, revision: int, digest: bytes) -> None:

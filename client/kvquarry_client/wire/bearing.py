@@ -12,14 +12,27 @@ Hashes are chained, and a request's rows are committed in their order: whose tex
 any of them has that of the first one committed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash
 
-#: Those that are asked about: the hashes of each.
-Texts = Sequence[Sequence[BlockHash]]
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What bears on all answers besides, for the sake of what answers tell.
+
+    Attributes:
+        moves_blocks: Answers tell of blocks that moved. Whatever names blocks comes before: it
+            means those that had these names when it was called. So does the start of a step, after
+            which blocks handed out before it may be moved.
+        hears_evictions: Answers tell what became unfindable. Commits come before: what is findable
+            again was not evicted.
+    """
+
+    moves_blocks: bool = False
+    hears_evictions: bool = False
 
 
 class Bearing:
@@ -34,17 +47,20 @@ class Bearing:
         """The operation bears on answers to who names this content, on all where none is given."""
         self._notes.append((index, name))
 
-    def num_before(self, texts: Texts) -> int:
-        """How many operations, from the first, must stay before an ask about these texts."""
+    def num_before(self, hashes: Set[BlockHash]) -> int:
+        """How many operations, from the first, come before an ask about texts of these hashes."""
         for index, name in reversed(self._notes):
-            if name is None or any(name in hashes for hashes in texts):
+            if name is None or name in hashes:
                 return index + 1
         return 0
 
-    def behind(self, num_before: int) -> "Bearing":
-        """That of the operations behind so many."""
+    def cut(self, num_before: int) -> "tuple[Bearing, Bearing]":
+        """That of so many operations, and that of those behind them."""
         notes = self._notes
-        return Bearing((index - num_before, name) for index, name in notes if index >= num_before)
+        return (
+            Bearing(note for note in notes if note[0] < num_before),
+            Bearing((index - num_before, name) for index, name in notes if index >= num_before),
+        )
 
 
 @dataclass(frozen=True, slots=True)
