@@ -8,6 +8,7 @@ before that only if content has become findable that the request could hit.
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from kvquarry_client.company import Company
 from kvquarry_client.entrance import Applicant, Entrance
@@ -141,9 +142,11 @@ class Admissions:
 
     def _along(self, waiting: Waiting, next_in_line: Iterable[Waiting]) -> list[Applicant]:
         """Those who are asked for at once with a request, if memory is plenty for them."""
-        if not self._supply.is_plenty([1] * len(self._plan.groups)):
+        line = iter(next_in_line)
+        first = next(line, None)
+        if first is None or not self._supply.is_plenty([1] * len(self._plan.groups)):
             return []
-        company = self._company.of(waiting, next_in_line, self._roster.pending)
+        company = self._company.of(waiting, chain([first], line), self._roster.pending)
         return [
             Applicant(one, self._keep_free(one, num_before=number))
             for number, one in enumerate(company, start=1)
