@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvquarry.v1alpha import pool_pb2
 
@@ -68,23 +68,21 @@ def _shared(messages: deque[pool_pb2.AttachRequest]) -> Iterator[pool_pb2.Attach
     """The messages, joined with their neighbours as far as these fit."""
     while messages:
         message = messages.popleft()
-        while messages and _may_share(message, messages[0]):
-            message = _joined(message, messages.popleft())
-        yield message
+        size_bytes = message.ByteSize()
+        joined = []
+        while messages and message.HasField("batch"):
+            size_bytes += messages[0].ByteSize()
+            if size_bytes > _MOST_BYTES_SHARED:
+                break
+            joined.append(messages.popleft().batch)
+        yield _with_following(message, joined) if joined else message
 
 
-def _may_share(message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest) -> bool:
-    """Whether two messages are batches that fit into one."""
-    size_bytes: int = message.ByteSize() + other.ByteSize()
-    return message.HasField("batch") and size_bytes <= _MOST_BYTES_SHARED
-
-
-def _joined(
-    message: pool_pb2.AttachRequest, other: pool_pb2.AttachRequest
+def _with_following(
+    message: pool_pb2.AttachRequest, batches: Sequence[pool_pb2.Batch]
 ) -> pool_pb2.AttachRequest:
-    """The batches of both; those that were given are kept, to be sent again."""
-    joined = pool_pb2.AttachRequest()
-    joined.CopyFrom(message)
-    joined.following.add().CopyFrom(other.batch)
-    joined.following.extend(other.following)
-    return joined
+    """All batches in one message; those that were given are kept, to be sent again."""
+    whole = pool_pb2.AttachRequest()
+    whole.CopyFrom(message)
+    whole.following.extend(batches)
+    return whole

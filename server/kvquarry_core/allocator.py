@@ -55,14 +55,16 @@ class Allocator:
         """
         granted: list[BlockId] = []
         while len(granted) < num_blocks:
+            most = num_blocks - len(granted)
             slab = self._placement.choose(self._slabs, size_class, near)
             if slab is None:
                 self._evacuator.hold_still(size_class, granted)
-                slab = self._make_room(size_class, num_blocks - len(granted), demand)
-            blocks = self._store.grant(size_class, slab, num_blocks - len(granted))
+                blocks = self._from_elsewhere(size_class, most, demand)
+            else:
+                blocks = self._store.grant(size_class, slab, most)
             demand.shrink(size_class, len(blocks))
             granted += blocks
-            near = slab
+            near = self._slabs.slab_of(size_class, blocks[-1])
         return granted
 
     def _shortest(self, demand: Sequence[int]) -> ClassId | None:
@@ -72,8 +74,8 @@ class Allocator:
                 return size_class
         return None
 
-    def _make_room(self, size_class: ClassId, most: int, demand: Demand) -> SlabId:
-        """A slab of the class with a free block or up to ``most``, though none in use has one.
+    def _from_elsewhere(self, size_class: ClassId, most: int, demand: Demand) -> list[BlockId]:
+        """A free block or up to ``most``, though no slab of the class in use has one.
 
         Whichever costs least: a free block beside cached content, an unassigned slab, or what has
         not been used for the longest time. A way that takes a slab which somebody was promised is
@@ -86,12 +88,12 @@ class Allocator:
         may_use_idle = num_spare > 0 or room.idle[size_class] > surplus // per_slab
         may_add_slab = num_spare > 0 or surplus < 0
         if may_use_idle and self._slabs.partial_idle(size_class):
-            return next(iter(self._slabs.partial_idle(size_class)))
+            idle = next(iter(self._slabs.partial_idle(size_class)))
+            return self._store.grant(size_class, idle, most)
         if may_add_slab and self._slabs.num_unassigned:
             # As many as would be carved one after the other: those lacking cost no spare one.
             num_lacking = -(min(surplus, 0) // per_slab)
-            most_slabs = min(-(-most // per_slab), num_lacking + max(num_spare, 0))
-            return self._carve(size_class, most_slabs)
+            return self._store.grant_new(size_class, most, num_lacking + max(num_spare, 0))
         victims = self._victims(size_class, most)
         if victims and not (may_use_idle or self._is_beside_used(size_class, victims[0])):
             oldest = self._cache.oldest_beside_used(size_class)
@@ -101,16 +103,9 @@ class Allocator:
             victims = self._missed_less(size_class, victims, self._slab_worth(other))
             if not victims:
                 self._take_away(other, demand)
-                return self._slabs.carve(size_class)
+                return self._store.grant_new(size_class, most, 1)
         assert victims, f"the gate promised a block of class {size_class}"
-        return self._evict(size_class, victims)
-
-    def _carve(self, size_class: ClassId, most_slabs: int) -> SlabId:
-        """Carve unassigned slabs while there are some, and return the first."""
-        first = self._slabs.carve(size_class)
-        for _ in range(min(most_slabs - 1, self._slabs.num_unassigned)):
-            self._slabs.carve(size_class)
-        return first
+        return self._store.grant(size_class, self._evict(size_class, victims), most)
 
     def _victims(self, size_class: ClassId, most: int) -> Sequence[BlockId]:
         """The cached blocks of a class that are missed least."""

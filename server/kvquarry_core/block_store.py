@@ -104,6 +104,12 @@ class BlockStore:
         self.num_granted[size_class] += len(blocks)
         return blocks
 
+    def grant_new(self, size_class: ClassId, most: int, most_slabs: int) -> list[BlockId]:
+        """Take up to ``most`` blocks of unassigned slabs, of which there are some."""
+        blocks = self.slabs.pop_unassigned(size_class, most, most_slabs)
+        self.num_granted[size_class] += len(blocks)
+        return blocks
+
     def spend(
         self, size_class: ClassId, blocks: Sequence[BlockId], *, may_be_dirty: bool = True
     ) -> None:

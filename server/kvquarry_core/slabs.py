@@ -214,6 +214,30 @@ class SlabMap:
             del self._partial[owner][slab]
         return blocks
 
+    def pop_unassigned(self, size_class: ClassId, most: int, most_slabs: int) -> list[BlockId]:
+        """Carve up to ``most_slabs`` unassigned slabs, one at least, and take blocks out of them.
+
+        Slabs that are taken whole, as most are for a long prompt, never have a free block.
+        """
+        per_slab = self._blocks_per_slab[size_class]
+        most_slabs = min(max(most_slabs, 1), len(self._unassigned))
+        num_whole = min(most // per_slab, most_slabs)
+        blocks = list[BlockId]()
+        for _ in range(num_whole):
+            slab = SlabId(self._unassigned.pop())
+            self._owner[slab] = size_class
+            self._num_used[slab] = per_slab
+            self._num_fresh[slab] = 0
+            self._free_head[slab] = _NONE
+            self._carved[size_class].add(slab)
+            if self._last_owner[slab] != size_class:
+                self._note_change(slab, size_class)
+            first = slab * per_slab
+            blocks += cast("Iterable[BlockId]", range(first, first + per_slab))
+        if len(blocks) < most and num_whole < most_slabs:
+            blocks += self.pop_free(self.carve(size_class), most - len(blocks))
+        return blocks
+
     def push_free(self, size_class: ClassId, blocks: Sequence[BlockId]) -> list[SlabId]:
         """Put blocks back into their slabs' free lists, one after another.
 
