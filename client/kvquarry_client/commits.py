@@ -91,11 +91,12 @@ class Commits:
         """Rows of a kind, with what names the content at their positions: hashes are chained."""
         blocks = request.tables[kind].blocks_at(positions)
         units, beyond = self._units[kind]
+        first = positions[0] * units + beyond
         if isinstance(positions, range) or len(positions) == 1:
-            first, last = positions[0] * units + beyond, positions[-1] * units + beyond
+            last = positions[-1] * units + beyond
             names = hashes[first : last + 1 : units]
             known = request.remembered
-            place = first if first in known and last in known else None
-            return FullRows(request.handle, kind, names, blocks, place)
+            is_remembered = first in known and last in known
+            return FullRows(request.handle, kind, names, blocks, first, is_remembered)
         scattered = [hashes[position * units + beyond] for position in positions]
-        return FullRows(request.handle, kind, scattered, blocks)
+        return FullRows(request.handle, kind, scattered, blocks, first)

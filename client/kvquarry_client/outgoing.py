@@ -1,12 +1,11 @@
 """Batches on their way to the pool: numbered when they are sent, and overtaken while they wait."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from kvquarry_client.lasting_stream import LastingStream
 from kvquarry_client.wire.batches import BatchBuilder
-from kvquarry_client.wire.bearing import Gathered, Manners
-from kvquarry_core.ids import BlockHash
+from kvquarry_client.wire.bearing import Gathered, Manners, Texts
 
 
 class Outgoing:
@@ -30,16 +29,16 @@ class Outgoing:
             self._quiet.clear()
         return self._send(self.batch.finish(), quiet=quiet)
 
-    def leave_behind(self, hashes: Set[BlockHash]) -> list[Gathered]:
+    def leave_behind(self, texts: Texts) -> list[Gathered]:
         """Take out the last operations, those that no answer about these texts depends on.
 
         Also of batches that were sent: gRPC's thread mostly runs when the engine's rests. If a step
         starts among them, that is told ahead as well.
         """
-        rest = self.batch.leave_behind(hashes)
+        rest = self.batch.leave_behind(texts)
         behind = [] if rest is None else [rest]
         if not self.batch:
-            behind = self._take_back(hashes) + behind
+            behind = self._take_back(texts) + behind
         if any(gathered.begins_step() for gathered in behind):
             self.batch.begin_step()
         return behind
@@ -50,11 +49,11 @@ class Outgoing:
             gathered.message.batch.ClearField("empty_slot_counts")
             self._send(gathered, quiet=True)
 
-    def _take_back(self, hashes: Set[BlockHash]) -> list[Gathered]:
+    def _take_back(self, texts: Texts) -> list[Gathered]:
         """Of the quiet batches that wait to be sent, the last ones that nobody depends on."""
         first_waiting = max(len(self._quiet) - self._stream.num_waiting, 0)
         waiting = self._quiet[first_waiting:]
-        of_no_bearing = takewhile(lambda one: not one.bearing.num_before(hashes), waiting[::-1])
+        of_no_bearing = takewhile(lambda one: not one.bearing.num_before(texts), waiting[::-1])
         num_taken = self._stream.take_back(sum(1 for _ in of_no_bearing))
         first = len(self._quiet) - num_taken
         taken, self._quiet = self._quiet[first:], self._quiet[:first]

@@ -80,8 +80,8 @@ class Session:
 
     def ask_first(self, asks: Sequence[Ask]) -> list[Answer]:
         """See :meth:`Ledger.ask_first`; the service applies the rest behind the answer."""
-        texts = (ask.hashes for ask in asks if isinstance(ask, AdmitRequest))
-        return self._ask(asks, self._outgoing.leave_behind(frozenset().union(*texts)))
+        texts = [ask.hashes for ask in asks if isinstance(ask, AdmitRequest)]
+        return self._ask(asks, self._outgoing.leave_behind(texts))
 
     def reset_cache(self) -> bool:
         """See :meth:`Ledger.reset_cache`."""

@@ -98,15 +98,18 @@ class FullRows:
         hashes: What names each row: the hash at its end, or as many units beyond as
             :attr:`GroupSpec.num_hashes_beyond` says.
         blocks: The rows one after another, each with one block per group of the kind.
-        place: Where the first hash stands among those that the request was admitted with, if the
-            pool's owner remembers them (:mod:`kvquarry_core.names`), and the others follow.
+        first: Where the first hash stands among those of the request's text; None where that is
+            not known.
+        is_remembered: Whether the pool's owner remembers that hash since the request was admitted
+            (:mod:`kvquarry_core.names`), and the others, which follow it.
     """
 
     handle: Handle
     kind: KindId
     hashes: Sequence[BlockHash]
     blocks: list[BlockId]
-    place: int | None = None
+    first: int | None = None
+    is_remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

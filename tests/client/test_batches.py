@@ -102,7 +102,7 @@ def test_names_that_the_service_remembers_are_not_sent_again() -> None:
     builder = BatchBuilder(Manners())
     rows = FullRows(Handle(1), KindId(0), [BlockHash(b"x")], [BlockId(1)])
     builder.commit(rows)
-    builder.commit(replace(rows, handle=Handle(2), place=0))
+    builder.commit(replace(rows, handle=Handle(2), first=0, is_remembered=True))
     [operation] = builder.finish().message.batch.operations
     assert list(operation.commit.hashes) == [b"x"]
     assert list(operation.commit.places) == [0, 1]

@@ -89,14 +89,20 @@ class Engine:
             "forget": (GROUP, blocks),
             "compare_books": (number, b""),
             "begin_step": (),
-            "commit": (FullRows(handle, KindId(0), [BlockHash(content)], blocks),),
+            "commit": (self._rows(handle, content, blocks),),
         }
         getattr(self.outgoing.batch, sort)(*arguments[sort])
+
+    @staticmethod
+    def _rows(handle: Handle, content: bytes, blocks: list[BlockId]) -> FullRows:
+        """Every other time it is known where the name stands: at the text's first place."""
+        first = 0 if handle % 2 else None
+        return FullRows(handle, KindId(0), [BlockHash(content)], blocks, first)
 
     def _ask(self, number: int, content: bytes) -> None:
         """As a session asks first, whose answer comes before what is behind it left."""
         self.num_asks += 1
-        behind = self.outgoing.leave_behind({BlockHash(content)})
+        behind = self.outgoing.leave_behind([[BlockHash(content)]])
         self.outgoing.batch.ask(AdmitRequest(Handle(number), [BlockHash(content)], 8, 4, 8))
         self.outgoing.send(quiet=False)
         self.wire.come()

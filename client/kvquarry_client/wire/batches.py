@@ -1,10 +1,10 @@
 """Batches of operations, to the wire."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from kvquarry.v1alpha import pool_pb2
-from kvquarry_client.wire.bearing import Bearing, Gathered, Manners
-from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle
+from kvquarry_client.wire.bearing import Bearing, Gathered, Manners, Texts
+from kvquarry_core.ids import BlockId, GroupId, Handle
 from kvquarry_core.messages import (
     AdmitRequest,
     AheadRequest,
@@ -61,9 +61,9 @@ class BatchBuilder:
         self._start_anew()
         return gathered
 
-    def leave_behind(self, hashes: Set[BlockHash]) -> Gathered | None:
+    def leave_behind(self, texts: Texts) -> Gathered | None:
         """Take out the last operations, those that no answer about these texts depends on."""
-        num_before = self._bearing.num_before(hashes)
+        num_before = self._bearing.num_before(texts)
         if num_before == len(self):
             return None
         if not num_before:
@@ -136,12 +136,17 @@ class BatchBuilder:
         columns.handles.append(rows.handle)
         columns.kinds.append(rows.kind)
         columns.row_counts.append(len(rows.hashes))
-        if rows.place is None:
+        if rows.is_remembered and rows.first is not None:
+            columns.places.append(rows.first + 1)
+        else:
+            columns.places.append(0)
             columns.hashes.extend(rows.hashes)
-        columns.places.append(0 if rows.place is None else rows.place + 1)
         columns.blocks.extend(rows.blocks)
         self.weight += len(rows.hashes)
-        self._bearing.note(self._open["commit"], None if self._commits_bear else rows.hashes[0])
+        if self._commits_bear:
+            self._bearing.note(self._open["commit"])
+        else:
+            self._bearing.note(self._open["commit"], rows.hashes[0], rows.first)
         if len(columns.blocks) >= _LONG_COLUMN:
             self._open.pop("commit", None)
 

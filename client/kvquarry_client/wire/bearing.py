@@ -12,11 +12,16 @@ Hashes are chained, and a request's rows are committed in their order: whose tex
 any of them has that of the first one committed.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash
+
+#: Those that are asked about: the hashes of each.
+Texts = Sequence[Sequence[BlockHash]]
+# Index of the operation, name, place of the name.
+_Note = tuple[int, BlockHash | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +45,20 @@ class Bearing:
 
     __slots__ = ("_notes",)
 
-    def __init__(self, notes: Iterable[tuple[int, BlockHash | None]] = ()) -> None:
+    def __init__(self, notes: Iterable[_Note] = ()) -> None:
         self._notes = list(notes)
 
-    def note(self, index: int, name: BlockHash | None = None) -> None:
-        """The operation bears on answers to who names this content, on all where none is given."""
-        self._notes.append((index, name))
+    def note(self, index: int, name: BlockHash | None = None, place: int | None = None) -> None:
+        """The operation bears on answers about texts with this name, on all where none is given.
 
-    def num_before(self, hashes: Set[BlockHash]) -> int:
-        """How many operations, from the first, come before an ask about texts of these hashes."""
-        for index, name in reversed(self._notes):
-            if name is None or name in hashes:
+        ``place`` is where it stands in them, where that is known.
+        """
+        self._notes.append((index, name, place))
+
+    def num_before(self, texts: Texts) -> int:
+        """How many operations, from the first, come before an ask about these texts."""
+        for index, name, place in reversed(self._notes):
+            if name is None or any(_is_in(hashes, name, place) for hashes in texts):
                 return index + 1
         return 0
 
@@ -59,8 +67,14 @@ class Bearing:
         notes = self._notes
         return (
             Bearing(note for note in notes if note[0] < num_before),
-            Bearing((index - num_before, name) for index, name in notes if index >= num_before),
+            Bearing((note[0] - num_before, *note[1:]) for note in notes if note[0] >= num_before),
         )
+
+
+def _is_in(hashes: Sequence[BlockHash], name: BlockHash, place: int | None) -> bool:
+    if place is None:
+        return name in hashes
+    return place < len(hashes) and hashes[place] == name
 
 
 @dataclass(frozen=True, slots=True)
