@@ -135,7 +135,7 @@ class LastingStream:
 
     def _forget_until(self, number: int) -> None:
         with self._changed:
-            while self._unread and self._unread[0].batch.number <= number:
+            while self._unread and _last_number(self._unread[0]) <= number:
                 self._unread.popleft()
 
     def _wait_for_another(self, broken: BatchStream, give_up_at: float) -> None:
@@ -256,3 +256,9 @@ class LastingStream:
         )
         lost.__cause__ = refusal
         return lost
+
+
+def _last_number(message: pool_pb2.AttachRequest) -> int:
+    """That of the last batch in a message."""
+    last = message.following[-1] if message.following else message.batch
+    return last.number

@@ -3,7 +3,8 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, takewhile
 
 from kvquarry.v1alpha import pool_pb2
 
@@ -64,25 +65,30 @@ class Outbox:
         return taken
 
 
+def num_that_fit(message: pool_pb2.AttachRequest, others: Iterable[pool_pb2.AttachRequest]) -> int:
+    """How many of the next messages may share one with this batch."""
+    if not message.HasField("batch"):
+        return 0
+    sizes = accumulate((one.ByteSize() for one in others), initial=message.ByteSize())
+    return max(sum(1 for _ in takewhile(_MOST_BYTES_SHARED.__ge__, sizes)) - 1, 0)
+
+
 def _shared(messages: deque[pool_pb2.AttachRequest]) -> Iterator[pool_pb2.AttachRequest]:
     """The messages, joined with their neighbours as far as these fit."""
     while messages:
         message = messages.popleft()
-        size_bytes = message.ByteSize()
-        joined = []
-        while messages and message.HasField("batch"):
-            size_bytes += messages[0].ByteSize()
-            if size_bytes > _MOST_BYTES_SHARED:
-                break
-            joined.append(messages.popleft().batch)
-        yield _with_following(message, joined) if joined else message
+        num_along = num_that_fit(message, messages)
+        along = [messages.popleft() for _ in range(num_along)]
+        yield _with_following(message, along) if along else message
 
 
 def _with_following(
-    message: pool_pb2.AttachRequest, batches: Sequence[pool_pb2.Batch]
+    message: pool_pb2.AttachRequest, others: Sequence[pool_pb2.AttachRequest]
 ) -> pool_pb2.AttachRequest:
     """All batches in one message; those that were given are kept, to be sent again."""
     whole = pool_pb2.AttachRequest()
     whole.CopyFrom(message)
-    whole.following.extend(batches)
+    for one in others:
+        whole.following.append(one.batch)
+        whole.following.extend(one.following)
     return whole

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from kvquarry_client.lasting_stream import LastingStream
+from kvquarry_client.outbox import num_that_fit
 from kvquarry_client.wire.batches import BatchBuilder
 from kvquarry_client.wire.bearing import Gathered, Manners, Texts
 
@@ -22,12 +23,26 @@ class Outgoing:
         # Quiet batches since the last that was answered: no earlier one can still wait.
         self._quiet: list[Gathered] = []
 
-    def send(self, *, quiet: bool) -> int:
-        """Send what was gathered; returns the batch's number."""
+    def send(self, *, quiet: bool, behind: Sequence[Gathered] = ()) -> int:
+        """Send what was gathered, and more behind it that nobody waits for; the batch's number."""
         self.batch.empty_slots(self.count_empty_slots())
         if not quiet:
             self._quiet.clear()
-        return self._send(self.batch.finish(), quiet=quiet)
+        gathered = self.batch.finish()
+        number = self._number(gathered, quiet=quiet)
+        for one in behind:
+            one.message.batch.ClearField("empty_slot_counts")
+            self._number(one, quiet=True)
+        message = gathered.message
+        num_along = num_that_fit(message, [one.message for one in behind])
+        message.following.extend(one.message.batch for one in behind[:num_along])
+        self._stream.send(message)
+        for one in behind[num_along:]:
+            self._quiet.append(one)
+            self._stream.send(one.message)
+        if quiet:
+            self._quiet.append(gathered)
+        return number
 
     def leave_behind(self, texts: Texts) -> list[Gathered]:
         """Take out the last operations, those that no answer about these texts depends on.
@@ -43,12 +58,6 @@ class Outgoing:
             self.batch.begin_step()
         return behind
 
-    def send_behind(self, behind: Sequence[Gathered]) -> None:
-        """Send what was taken out: nobody waits for it."""
-        for gathered in behind:
-            gathered.message.batch.ClearField("empty_slot_counts")
-            self._send(gathered, quiet=True)
-
     def _take_back(self, texts: Texts) -> list[Gathered]:
         """Of the quiet batches that wait to be sent, the last ones that nobody depends on."""
         first_waiting = max(len(self._quiet) - self._stream.num_waiting, 0)
@@ -61,12 +70,9 @@ class Outgoing:
         self.revision -= sum(map(len, taken))
         return taken
 
-    def _send(self, gathered: Gathered, *, quiet: bool) -> int:
+    def _number(self, gathered: Gathered, *, quiet: bool) -> int:
         self._last_number += 1
         self.revision += len(gathered)
         gathered.message.batch.number = self._last_number
         gathered.message.batch.quiet = quiet
-        if quiet:
-            self._quiet.append(gathered)
-        self._stream.send(gathered.message)
         return self._last_number

@@ -156,13 +156,11 @@ class Session:
     def _exchange(self, behind: Sequence[Gathered] = ()) -> pool_pb2.BatchResult:
         """Send what was gathered, and more behind it, and wait for the first's result."""
         self.num_exchanges += 1
-        number = self._send(quiet=False)
-        self._outgoing.send_behind(behind)
-        return self._read_until(number)
+        return self._read_until(self._send(quiet=False, behind=behind))
 
-    def _send(self, *, quiet: bool) -> int:
+    def _send(self, *, quiet: bool, behind: Sequence[Gathered] = ()) -> int:
         self._num_waits = 0
-        return self._outgoing.send(quiet=quiet)
+        return self._outgoing.send(quiet=quiet, behind=behind)
 
     def _read_until(self, number: int) -> pool_pb2.BatchResult:
         """The result of a batch; it also says that the quiet ones before it were applied."""

@@ -20,7 +20,7 @@ TEXT = [BlockHash(b"a"), BlockHash(b"b"), BlockHash(b"c")]
     ],
 )
 def test_a_commit_bears_on_who_has_its_first_name(
-    name: bytes, place: int | None, bears: bool
+    *, name: bytes, place: int | None, bears: bool
 ) -> None:
     bearing = Bearing()
     bearing.note(4, BlockHash(name), place)

@@ -52,8 +52,17 @@ class Wire:
         return num_taken
 
     def come(self) -> None:
-        self.came += (message.batch for message in self.waiting)
-        self.waiting.clear()
+        while self.waiting:
+            self._come_for_one()
+
+    def come_until_asked(self) -> None:
+        while self._come_for_one().quiet:
+            pass
+
+    def _come_for_one(self) -> pool_pb2.Batch:
+        message = self.waiting.pop(0)
+        self.came += (message.batch, *message.following)
+        return message.batch
 
 
 class Engine:
@@ -100,13 +109,12 @@ class Engine:
         return FullRows(handle, KindId(0), [BlockHash(content)], blocks, first)
 
     def _ask(self, number: int, content: bytes) -> None:
-        """As a session asks first, whose answer comes before what is behind it left."""
+        """As a session asks first; the answer may come before what is behind it has left."""
         self.num_asks += 1
         behind = self.outgoing.leave_behind([[BlockHash(content)]])
         self.outgoing.batch.ask(AdmitRequest(Handle(number), [BlockHash(content)], 8, 4, 8))
-        self.outgoing.send(quiet=False)
-        self.wire.come()
-        self.outgoing.send_behind(behind)
+        self.outgoing.send(quiet=False, behind=behind)
+        self.wire.come_until_asked()
 
 
 def told(batches: Sequence[pool_pb2.Batch]) -> Iterator[Told]:
@@ -124,6 +132,15 @@ def told(batches: Sequence[pool_pb2.Batch]) -> Iterator[Told]:
                 yield from ((sort, block) for block in getattr(operation, sort).blocks)
             case str():
                 yield from ((sort, handle) for handle in getattr(operation, sort).handles)
+
+
+@pytest.fixture(params=["short", "long"], autouse=True, scope="module")
+def _length(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Batches that share their asks' messages, and such that are too long for that."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "long":
+            patch.setattr("kvquarry_client.outgoing.num_that_fit", lambda *_: 0)
+        yield
 
 
 def run(events: Sequence[Event], manners: Manners = PLAIN) -> tuple[Engine, list[Told]]:

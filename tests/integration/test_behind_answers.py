@@ -110,7 +110,7 @@ def test_without_plenty_of_memory_all_comes_before(listener: Listener, session: 
     assert not message.following
 
 
-def test_what_nobody_waits_for_is_kept_until_it_was_applied(tmp_path: Path) -> None:
+def test_a_message_is_kept_until_all_of_it_was_applied(tmp_path: Path) -> None:
     """The stream breaks behind the first answer: what followed is sent again."""
     heard: list[pool_pb2.AttachRequest] = []
 
@@ -132,7 +132,7 @@ def test_what_nobody_waits_for_is_kept_until_it_was_applied(tmp_path: Path) -> N
         session.ask_first([GROW])
         session.ask_first([GROW])
         session.close()
-    assert [numbers(one) for one in heard] == [[1, 2], [2, 3]]
+    assert [numbers(one) for one in heard] == [[1, 2], [1, 2, 3]]
 
 
 def test_a_link_cut_at_any_point_loses_nothing_that_follows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from kvquarry_client.outgoing import Outgoing
 from kvquarry_client.session import Session
-from kvquarry_client.wire.bearing import Bearing, Gathered
+from kvquarry_client.wire.bearing import Bearing, Gathered, Texts
 from tests.contract.running_service import RunningService, sound_service
 from tests.scheduler.cases import (
     ATTENTION,
@@ -88,14 +88,15 @@ def test_a_service_decides_as_the_core_in_process_does(
 def overtaken(monkeypatch: pytest.MonkeyPatch) -> Counter[str | None]:
     """What asks overtook, by sort."""
     counts: Counter[str | None] = Counter()
-    send_behind = Outgoing.send_behind
+    leave_behind = Outgoing.leave_behind
 
-    def count(self: Outgoing, behind: Sequence[Gathered]) -> None:
+    def count(self: Outgoing, texts: Texts) -> list[Gathered]:
+        behind = leave_behind(self, texts)
         operations = (one for gathered in behind for one in gathered.message.batch.operations)
         counts.update(one.WhichOneof("operation") for one in operations)
-        send_behind(self, behind)
+        return behind
 
-    monkeypatch.setattr(Outgoing, "send_behind", count)
+    monkeypatch.setattr(Outgoing, "leave_behind", count)
     return counts
 
 
