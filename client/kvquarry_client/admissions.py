@@ -122,8 +122,8 @@ class Admissions:
             self._hold(applicant.waiting, other)
         answer = entry.answer
         if isinstance(answer, Refusal):
-            if not self._roster.pending:
-                # Also the states it would have run on: nobody has use for them.
+            if answer.cause is RefusalCause.SHORTAGE or not self._roster.pending:
+                # Also the states it would have run on: next to a shortage, nobody keeps any.
                 self._idle.return_states()
             self._refusals.note_waiting(answer)
             hashes = frozenset(waiting.hashes)
