@@ -61,7 +61,8 @@ class AnswerChecks:
 
     def _check_grant(self, grant: Grant) -> None:
         self._check_columns(grant.blocks)
-        self._check_columns(grant.dirty)
+        if grant.dirty is not grant.blocks:
+            self._check_columns(grant.dirty)
         self._check_moves(grant.moves)
 
     def _check_columns(self, columns: Sequence[Sequence[BlockId]]) -> None:

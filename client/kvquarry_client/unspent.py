@@ -3,6 +3,8 @@
 States are not granted to a request: they come from the engine's stock.
 """
 
+from itertools import chain
+
 from kvquarry_client.renames import Renames
 from kvquarry_client.tables import Columns
 from kvquarry_core.ids import BlockId, KindId
@@ -56,7 +58,9 @@ class Unspent:
         dirty = self._dirty[kind]
         if not dirty:
             return []
-        found = [block for column in columns for block in column if block in dirty]
+        found = [*chain.from_iterable(columns)]
+        if not dirty.issuperset(found):
+            found = [block for block in found if block in dirty]
         dirty.difference_update(found)
         return found
 

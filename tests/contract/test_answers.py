@@ -16,7 +16,9 @@ NUM_GROUPS = 3
 BLOCK_IDS = st.integers(1, 1 << 20).map(BlockId)
 COLUMNS = st.tuples(*[st.one_of(st.just([]), st.lists(BLOCK_IDS, max_size=4))] * NUM_GROUPS)
 NOTHING = st.tuples(*[st.builds(list[BlockId])] * NUM_GROUPS)
-GRANTS = st.builds(Grant, COLUMNS, st.one_of(NOTHING, COLUMNS))
+GRANTS = COLUMNS.flatmap(
+    lambda blocks: st.builds(Grant, st.just(blocks), st.one_of(NOTHING, COLUMNS, st.just(blocks)))
+)
 ADMISSIONS = st.one_of(
     st.builds(Admission, st.just(0), st.integers(0, 64), NOTHING, GRANTS),
     st.builds(Admission, st.integers(1, 64), st.just(64), COLUMNS, GRANTS),
@@ -43,3 +45,13 @@ def test_what_is_empty_in_all_groups_costs_nothing() -> None:
     assert not message.admission.hit_blocks
     assert not message.admission.grant.dirty
     assert len(message.admission.grant.blocks) == 2
+
+
+def test_blocks_that_are_all_to_be_zeroed_are_named_once() -> None:
+    blocks: tuple[list[BlockId], ...] = ([BlockId(1), BlockId(2)], [])
+    message = on_the_wire(Grant(blocks, ([BlockId(1), BlockId(2)], [])))
+    assert message.grant.all_dirty
+    assert not message.grant.dirty
+    some = on_the_wire(Grant(blocks, ([BlockId(2)], [])))
+    assert not some.grant.all_dirty
+    assert [list(one.blocks) for one in some.grant.dirty] == [[2], []]

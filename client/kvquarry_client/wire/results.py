@@ -134,7 +134,7 @@ def _admission(admission: pool_pb2.Admission) -> Admission:
 
 def _grant(grant: pool_pb2.Grant) -> Grant:
     blocks = _block_lists(grant.blocks)
-    dirty = _block_lists(grant.dirty) or _nothing(blocks)
+    dirty = blocks if grant.all_dirty else _block_lists(grant.dirty) or _nothing(blocks)
     return Grant(blocks, dirty, _moves(grant.moves) if grant.HasField("moves") else ())
 
 
@@ -169,7 +169,7 @@ def _pin_refusal(refusal: pool_pb2.PinRefusal) -> PinRefusal:
 
 
 def _block_lists(lists: Iterable[pool_pb2.BlockList]) -> tuple[list[BlockId], ...]:
-    return cast("tuple[list[BlockId], ...]", tuple([list(one.blocks) for one in lists]))
+    return cast("tuple[list[BlockId], ...]", tuple([one.blocks[:] for one in lists]))
 
 
 def _nothing(by_group: Sequence[object]) -> tuple[list[BlockId], ...]:

@@ -116,7 +116,9 @@ def _fill_grant(message: pool_pb2.Grant, grant: Grant) -> None:
     message.SetInParent()
     _fill_lists(message.blocks, grant.blocks)
     if any(grant.dirty):
-        _fill_lists(message.dirty, grant.dirty)
+        message.all_dirty = grant.dirty == grant.blocks
+        if not message.all_dirty:
+            _fill_lists(message.dirty, grant.dirty)
     if grant.moves:
         message.moves.MergeFrom(_moves(grant.moves))
 

@@ -376,14 +376,16 @@ class BlockList(_message.Message):
     def __init__(self, blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("blocks", "dirty", "moves")
+    __slots__ = ("blocks", "dirty", "moves", "all_dirty")
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     DIRTY_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    ALL_DIRTY_FIELD_NUMBER: _ClassVar[int]
     blocks: _containers.RepeatedCompositeFieldContainer[BlockList]
     dirty: _containers.RepeatedCompositeFieldContainer[BlockList]
     moves: Moves
-    def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ...) -> None: ...
+    all_dirty: bool
+    def __init__(self, blocks: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., dirty: _Optional[_Iterable[_Union[BlockList, _Mapping]]] = ..., moves: _Optional[_Union[Moves, _Mapping]] = ..., all_dirty: bool = ...) -> None: ...
 
 class Moves(_message.Message):
     __slots__ = ("size_classes", "sources", "targets")
