@@ -3,14 +3,15 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, takewhile
+from collections.abc import Collection, Iterator, Sequence
 
 from kvquarry.v1alpha import pool_pb2
 
 #: Half of the least that a service may be told to take (``--max-message-bytes``): what is longer
 #: gains nothing, and a batch that was taken alone must not be refused together with others.
 _MOST_BYTES_SHARED = 32 << 10
+#: What a thread takes to wake up and more; one whose connection broke does not come at all.
+_AT_ONCE_S = 0.001
 
 
 class Outbox:
@@ -24,6 +25,8 @@ class Outbox:
         self._lock = threading.Lock()
         self._messages: deque[pool_pb2.AttachRequest] = deque()
         self._is_closed = False
+        # Held while there are messages: an event that costs nothing until somebody waits for it.
+        self._waiting = threading.Lock()
         # Wakes gRPC's thread; a lock with a condition would cost the engine's thread more.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
@@ -35,6 +38,7 @@ class Outbox:
         """Send a message, once gRPC comes for it."""
         with self._lock:
             self._messages.append(message)
+            self._waiting.acquire(blocking=False)
         self._bell.put(None)
 
     def take_back(self, most: int) -> int:
@@ -43,7 +47,18 @@ class Outbox:
             num_taken = min(most, len(self._messages))
             for _ in range(num_taken):
                 self._messages.pop()
+            if num_taken and not self._messages:
+                self._waiting.release()
         return num_taken
+
+    def wait_until_taken(self) -> None:
+        """Let gRPC's thread come for what is here, if it comes at once.
+
+        It cannot while the caller runs Python. Whoever needs an answer had better stand back before
+        it prepares to read that.
+        """
+        if self._waiting.acquire(timeout=_AT_ONCE_S):
+            self._waiting.release()
 
     def close(self) -> None:
         """No message comes after those that were put in."""
@@ -62,15 +77,23 @@ class Outbox:
     def _take_all(self) -> deque[pool_pb2.AttachRequest]:
         with self._lock:
             taken, self._messages = self._messages, deque()
+            if taken:
+                self._waiting.release()
         return taken
 
 
-def num_that_fit(message: pool_pb2.AttachRequest, others: Iterable[pool_pb2.AttachRequest]) -> int:
+def num_that_fit(
+    message: pool_pb2.AttachRequest, others: Collection[pool_pb2.AttachRequest]
+) -> int:
     """How many of the next messages may share one with this batch."""
-    if not message.HasField("batch"):
+    if not others or not message.HasField("batch"):
         return 0
-    sizes = accumulate((one.ByteSize() for one in others), initial=message.ByteSize())
-    return max(sum(1 for _ in takewhile(_MOST_BYTES_SHARED.__ge__, sizes)) - 1, 0)
+    num_bytes = message.ByteSize()
+    for number, one in enumerate(others):
+        num_bytes += one.ByteSize()
+        if num_bytes > _MOST_BYTES_SHARED:
+            return number
+    return len(others)
 
 
 def _shared(messages: deque[pool_pb2.AttachRequest]) -> Iterator[pool_pb2.AttachRequest]:

@@ -56,6 +56,7 @@ class BatchStream:
         Raises:
             grpc.RpcError: The stream broke.
         """
+        self._outbox.wait_until_taken()
         try:
             response: pool_pb2.AttachResponse = next(self._call)
         except StopIteration:

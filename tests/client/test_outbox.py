@@ -4,7 +4,10 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 
+import pytest
+
 from kvquarry.v1alpha import pool_pb2
+from kvquarry_client import outbox as outbox_module
 from kvquarry_client.outbox import Outbox
 
 MANY = 3_000
@@ -59,3 +62,32 @@ def test_two_threads_agree_on_what_was_sent() -> None:
     listener.join()
     assert heard == told
     assert num_taken, "nothing ever waited"
+
+
+def test_who_puts_something_in_can_wait_until_it_is_come_for() -> None:
+    outbox = Outbox()
+    outbox.wait_until_taken()
+    messages = iter(outbox)
+    outbox.put(batch(1))
+    heard: list[int] = []
+    listener = threading.Timer(0.01, lambda: heard.extend(numbers(islice(messages, 1))))
+    listener.start()
+    waits = 0
+    while len(outbox):
+        outbox.wait_until_taken()
+        waits += 1
+    listener.join()
+    assert heard == [1]
+    assert waits > 1, "a thread that does not come at once is not waited for"
+
+
+def test_what_was_taken_back_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "_AT_ONCE_S", 60)
+    outbox = Outbox()
+    outbox.put(batch(1))
+    outbox.put(batch(2))
+    outbox.take_back(2)
+    outbox.wait_until_taken()
+    outbox.put(batch(3))
+    assert numbers(islice(iter(outbox), 1)) == [3]
+    outbox.wait_until_taken()
