@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from kvquarry_core.errors import UsageError
 from kvquarry_server import settings
 from kvquarry_server.addresses import InvalidAddress
-from kvquarry_server.querying import NoAnswer, fetch_pins, fetch_status, unpin
-from kvquarry_server.sockets import CannotListen
+from kvquarry_server.failures import CommandFailed
+from kvquarry_server.polling import prefer_fewer_threads
 from kvquarry_server.status_table import pin_table, status_table
 from kvquarry_server.version import package_version
 from kvquarry_tools.errors import InvalidInput
@@ -23,15 +23,15 @@ _FAILED = 1
 _MISUSED = 2
 
 
-class MissingExtra(Exception):
+class MissingExtra(CommandFailed):
     """What a command needs was not installed; the message says how it is."""
 
 
-class NoSuchPin(Exception):
+class NoSuchPin(CommandFailed):
     """Some of the pins that were named are not there, or their engine is not."""
 
 
-class DoesNotFit(Exception):
+class DoesNotFit(CommandFailed):
     """What was wished of a plan does not fit into its memory."""
 
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Who reads has seen enough. Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
-    except (CannotListen, DoesNotFit, MissingExtra, NoAnswer, NoSuchPin) as error:
+    except CommandFailed as error:
         print(f"kvquarry: {error}", file=sys.stderr)
         return _FAILED
     except (InvalidAddress, InvalidInput, UsageError) as error:
@@ -140,6 +140,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 def _serve(arguments: argparse.Namespace) -> None:
     serve_settings = settings.serve_settings(arguments)
+    prefer_fewer_threads()
     try:
         # Who plans or looks has not installed what serves.
         from kvquarry_server import serving  # noqa: PLC0415
@@ -153,18 +154,25 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
+    # gRPC takes a fraction of a second to import, and whoever serves says how before.
+    from kvquarry_server.querying import fetch_status  # noqa: PLC0415
+
     status_settings = settings.status_settings(arguments)
     status = fetch_status(status_settings)
     print(json.dumps(status, indent=2) if status_settings.is_json else status_table(status))
 
 
 def _pins(arguments: argparse.Namespace) -> None:
+    from kvquarry_server.querying import fetch_pins  # noqa: PLC0415
+
     status_settings = settings.status_settings(arguments)
     pins = fetch_pins(status_settings)
     print(json.dumps(pins, indent=2) if status_settings.is_json else pin_table(pins))
 
 
 def _unpin(arguments: argparse.Namespace) -> None:
+    from kvquarry_server.querying import unpin  # noqa: PLC0415
+
     unpin_settings = settings.unpin_settings(arguments)
     answer = unpin(unpin_settings)
     if answer.engine_missing:

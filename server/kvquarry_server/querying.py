@@ -8,12 +8,13 @@ import grpc
 from kvquarry.v1alpha import admin_pb2, admin_pb2_grpc
 from kvquarry_server.addresses import Address
 from kvquarry_server.conversion.statuses import Plain, plain
+from kvquarry_server.failures import CommandFailed
 from kvquarry_server.settings import StatusSettings, UnpinSettings
 
 _Answer = TypeVar("_Answer")
 
 
-class NoAnswer(Exception):
+class NoAnswer(CommandFailed):
     """Nobody answered at the target, or not with a status; the message names the target."""
 
 

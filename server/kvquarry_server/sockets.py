@@ -17,6 +17,7 @@ from typing import IO
 import grpc
 
 from kvquarry_server.addresses import Address, TcpAddress, UnixAddress
+from kvquarry_server.failures import CommandFailed
 
 _LONGEST_PATH_BYTES = 107
 _CONNECT_TIMEOUT_S = 1.0
@@ -24,7 +25,7 @@ _CONNECT_TIMEOUT_S = 1.0
 _UMASK = 0o007
 
 
-class CannotListen(Exception):
+class CannotListen(CommandFailed):
     """An address that cannot be bound; the message says what to change."""
 
 

@@ -1,0 +1,16 @@
+"""How gRPC waits for its sockets: it reads that from the environment when it is first imported."""
+
+import os
+from collections.abc import MutableMapping
+
+_VARIABLE = "GRPC_EXPERIMENTS"
+# What gRPC's event engine reads goes through one thread more. See docs/adr/0017.
+_WITHOUT_EVENT_ENGINE = "-event_engine_listener"
+
+
+def prefer_fewer_threads(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Have a server read its sockets without gRPC's event engine, unless somebody said how.
+
+    Call before anything imports ``grpc``.
+    """
+    environment.setdefault(_VARIABLE, _WITHOUT_EVENT_ENGINE)
