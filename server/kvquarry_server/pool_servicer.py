@@ -20,6 +20,7 @@ from kvquarry_server.conversion.outcomes import outcome_to_wire
 from kvquarry_server.edge import Edge
 from kvquarry_server.faults import ServiceError
 from kvquarry_server.registry import Registry
+from kvquarry_server.replies import Replies
 from kvquarry_server.slices import Slices
 from kvquarry_server.strangers import Strangers
 from kvquarry_server.stream import EndableStream, is_end
@@ -98,21 +99,23 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
         self, stream: EndableStream, attachment: Attachment, context: "AttachContext"
     ) -> None:
         """Answer batches until the client ends the stream or somebody ends it for the client."""
+        replies = Replies(stream, context.write)
         reading = Begun(context.read())
         try:
             while not is_end(request := await stream.step(reading.result)):
                 # While this message is worked on, the next one is on its way.
                 reading = Begun(context.read())
-                await self._serve_message(stream, attachment, request, context)
+                await self._serve_message(stream, attachment, request, replies)
         finally:
             reading.close()
+            replies.close()
 
     async def _serve_message(
         self,
         stream: EndableStream,
         attachment: Attachment,
         message: pool_pb2.AttachRequest,
-        context: "AttachContext",
+        replies: Replies[pool_pb2.AttachResponse],
     ) -> None:
         heard_others_at = time.perf_counter()
         for batch in lives.batches_of(message):
@@ -124,7 +127,8 @@ class PoolServicer(pool_pb2_grpc.PoolServiceServicer):
             response = await self._turns.do(attachment.share, work)
             self._telemetry.applied_batch(time.perf_counter() - start)
             if response is not None:
-                await stream.step(partial(context.write, response))
+                await replies.write(response)
+        await replies.written()
 
     def _answer(
         self, stream: EndableStream, attachment: Attachment, message: pool_pb2.Batch

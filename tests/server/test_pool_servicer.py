@@ -82,6 +82,27 @@ def test_every_message_has_one_response_in_order() -> None:
     assert not attachment.lease.is_held
 
 
+def test_what_comes_behind_an_answer_is_applied_while_that_is_written() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    message = batch(1)
+    behind = message.following.add()
+    behind.CopyFrom(batch(2).batch)
+    behind.quiet = True
+
+    class WatchedCall(FakeCall):
+        async def write(self, response: pool_pb2.AttachResponse) -> None:
+            await super().write(response)
+            await asyncio.sleep(0)
+            applied_when_written.append(attachment.last_batch_number)
+
+    applied_when_written: list[int] = []
+    call = WatchedCall(hello(attachment), message)
+    serve(registry, call)
+    assert applied_when_written == [0, 2]
+    assert [response.revision for response in call.responses] == [0, 1]
+
+
 def test_a_bug_drops_the_pool_rather_than_go_on_with_wrong_books(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
