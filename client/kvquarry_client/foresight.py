@@ -10,7 +10,6 @@ States: a request that passes a block boundary writes a second one before it giv
 All requests decode at one pace, so who meets whom at a boundary is known as soon as they start.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from kvquarry_client.roster import Roster
@@ -59,7 +58,10 @@ def most_at_once(distances: Sequence[int], block_tokens: int, num_steps: int) ->
         block_tokens: From one boundary to the next.
         num_steps: So long each of them needs two states.
     """
-    at = Counter([distance % block_tokens for distance in distances])
+    at: dict[int, int] = {}
+    for distance in distances:
+        place = distance % block_tokens
+        at[place] = at.get(place, 0) + 1
     steps = range(min(num_steps, block_tokens))
     met = [sum([at.get((place + step) % block_tokens, 0) for step in steps]) for place in at]
     return max(met, default=0)

@@ -154,9 +154,9 @@ def _take(pool: Pool, take: Take) -> None:
 
 def _check_take(pool: Pool, take: Take) -> None:
     check_columns(take.handles, take.groups, take.num_blocks)
-    wanted: Counter[tuple[Handle, GroupId]] = Counter()
+    wanted: dict[tuple[Handle, GroupId], int] = {}
     for handle, group, num_blocks in zip(take.handles, take.groups, take.num_blocks, strict=True):
-        wanted[handle, group] += num_blocks
+        wanted[handle, group] = wanted.get((handle, group), 0) + num_blocks
     for (handle, group), num_blocks in wanted.items():
         granted = pool.requests.record(handle).granted
         checks.check_group(pool.plan, group)

@@ -51,6 +51,8 @@ class BatchOutcome:
     @property
     def num_entries(self) -> int:
         """Block ids and hashes in it: what keeping it costs."""
+        if not (self.answers or self.evictions):
+            return 0
         evicted = sum(len(eviction.hashes) for eviction in self.evictions)
         return evicted + sum(_num_blocks(answer) for answer in self.answers)
 

@@ -25,14 +25,16 @@ class EndableStream:
 
     def __init__(self) -> None:
         self._error: ServiceError | None = None
-        self._waiting: asyncio.Task[Any] | None = None
+        # The one that takes all steps, and whether it is in one.
+        self._task: asyncio.Task[Any] | None = None
+        self._is_waiting = False
 
     def end(self, error: ServiceError) -> None:
         """End the stream with an error; the first one told stays."""
         if self._error is None:
             self._error = error
-            if self._waiting is not None:
-                self._waiting.cancel()
+            if self._task is not None and self._is_waiting:
+                self._task.cancel()
 
     def check(self) -> None:
         """Nothing is begun for a stream that was told to end.
@@ -50,16 +52,17 @@ class EndableStream:
             ServiceError: The stream was told to end, before or meanwhile.
         """
         self.check()
-        task = self._waiting = asyncio.current_task()
-        assert task is not None, "a step is taken by a task"
+        self._task = self._task or asyncio.current_task()
+        assert self._task is not None, "a step is taken by a task"
+        self._is_waiting = True
         try:
             result = await call()
         except asyncio.CancelledError:
             if self._error is None:
                 raise
-            task.uncancel()
+            self._task.uncancel()
             raise self._error from None
         finally:
-            self._waiting = None
+            self._is_waiting = False
         self.check()
         return result

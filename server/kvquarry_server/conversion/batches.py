@@ -1,7 +1,7 @@
 """Batches of operations, from the wire."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from kvquarry.v1alpha import pool_pb2
 from kvquarry_core.ids import BlockHash, BlockId, GroupId, Handle, KindId
@@ -30,6 +30,9 @@ from kvquarry_server.operations import (
     Unreadable,
 )
 
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedScalarFieldContainer
+
 
 def batch_from_wire(message: pool_pb2.Batch) -> Batch:
     """A batch whose operations are read when they are asked for.
@@ -57,7 +60,7 @@ def _admit(message: pool_pb2.Operation) -> AdmitRequest:
     admit = message.admit
     return AdmitRequest(
         handle=Handle(admit.handle),
-        hashes=cast("list[BlockHash]", list(admit.hashes)),
+        hashes=cast("list[BlockHash]", admit.hashes[:]),
         num_tokens=admit.token_count,
         max_hit_tokens=admit.max_hit_tokens,
         max_grant_tokens=admit.max_grant_tokens,
@@ -150,14 +153,14 @@ def _compare_books(message: pool_pb2.Operation) -> CompareBooks:
     return CompareBooks(message.compare_books.revision, message.compare_books.digest)
 
 
-def _column(values: Sequence[Any]) -> list[Any]:
+def _column(values: "RepeatedScalarFieldContainer[Any]") -> list[Any]:
     """One column of an operation.
 
     Raises:
         UsageError: It is too long.
     """
     limits.check_num_rows(len(values))
-    return list(values)
+    return values[:]
 
 
 # By the name in the oneof; test_every_operation_of_the_wire_is_read holds that none is missing.
