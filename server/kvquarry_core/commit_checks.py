@@ -1,12 +1,11 @@
 """Which rows may be committed: checked, all of them, before the first is."""
 
-from collections import Counter
 from collections.abc import Collection, Container, Sequence
 
 from kvquarry_core.block_store import BlockStore
 from kvquarry_core.checks import check_blocks, check_kind
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import BlockId, GroupId
+from kvquarry_core.ids import BlockId, ClassId, GroupId
 from kvquarry_core.lease import Lease
 from kvquarry_core.messages import FullRows
 from kvquarry_core.plan import Plan
@@ -38,20 +37,14 @@ def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
     A run names each of its blocks once, as :func:`check_rows` sees; so only runs of one size class
     could have one in common.
     """
-    size_classes = [plan.class_of_kind(rows.kind) for rows in commits]
-    if len(set(size_classes)) == len(size_classes):
-        return
-    num_runs = Counter(size_classes)
-    seen_of_class: list[set[BlockId]] = [set() for _ in plan.classes]
-    for size_class, rows in zip(size_classes, commits, strict=True):
-        if num_runs[size_class] == 1:
-            continue
-        seen = seen_of_class[size_class]
-        num_expected = len(seen) + len(rows.blocks)
-        seen.update(rows.blocks)
-        if len(seen) != num_expected:
+    of_class: dict[ClassId, list[FullRows]] = {}
+    for rows in commits:
+        of_class.setdefault(plan.class_of_kind(rows.kind), []).append(rows)
+    for size_class, together in of_class.items():
+        blocks = [one.blocks for one in together]
+        if len(blocks) > 1 and len(set().union(*blocks)) != sum(map(len, blocks)):
             raise UsageError(
-                Reason.ALREADY_COMMITTED, f"a block of kind {rows.kind} is committed twice"
+                Reason.ALREADY_COMMITTED, f"a block of class {size_class} is committed twice"
             )
 
 

@@ -64,11 +64,23 @@ class RequestRecord:
                 return None
         return start if held[start : start + len(blocks)] == blocks else None
 
+    def missing(self, group: GroupId, blocks: Sequence[BlockId]) -> BlockId | None:
+        """One of the blocks that is not in ``held`` as often as named, or None.
+
+        Counted once: to look through a long request's blocks for each takes quadratic time.
+        """
+        held = self.held[group]
+        if len(blocks) == 1:
+            return None if blocks[0] in held else blocks[0]
+        return min(Counter(blocks) - Counter(held), default=None)
+
     def remove(self, group: GroupId, blocks: Sequence[BlockId]) -> BlockId | None:
         """Take blocks out of ``held``; one that is not there is returned, and none is taken then.
 
         The list is gone through once, however many they are: a window leaves hundreds behind.
         """
+        if len(blocks) == 1:
+            return self._remove_one(group, blocks[0])
         held, going = self.held[group], Counter(blocks)
         kept, num_settled = [], 0
         for place, block in enumerate(held):
@@ -82,3 +94,13 @@ class RequestRecord:
             self.held[group] = kept
             self.settled[group] -= num_settled
         return missing
+
+    def _remove_one(self, group: GroupId, block: BlockId) -> BlockId | None:
+        """A state, mostly: there is nothing to count."""
+        held = self.held[group]
+        if block not in held:
+            return block
+        place = held.index(block)
+        del held[place]
+        self.settled[group] -= place < self.settled[group]
+        return None

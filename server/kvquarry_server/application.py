@@ -4,7 +4,6 @@ The core's calls are atomic one by one. An operation with columns is many of the
 are checked, against the pool and against each other, before the first is applied.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -200,18 +199,16 @@ def _dropped_runs(pool: Pool, drop: Drop) -> list[tuple[Handle, GroupId, list[Bl
     """What is dropped, checked."""
     check_columns(drop.handles, drop.groups, drop.num_blocks)
     runs = list(zip(drop.handles, drop.groups, runs_of(drop.blocks, drop.num_blocks), strict=True))
-    dropped: dict[tuple[Handle, GroupId], Counter[BlockId]] = {}
+    dropped: dict[tuple[Handle, GroupId], list[BlockId]] = {}
     for handle, group, blocks in runs:
-        dropped.setdefault((handle, group), Counter()).update(blocks)
-    for (handle, group), counted in dropped.items():
-        held = pool.requests.record(handle).held
+        dropped.setdefault((handle, group), []).extend(blocks)
+    for (handle, group), blocks in dropped.items():
+        record = pool.requests.record(handle)
         checks.check_group(pool.plan, group)
-        # Counted once: to look through a long request's blocks for each takes quadratic time.
-        missing = counted - Counter(held[group])
-        if missing:
+        missing = record.missing(group, blocks)
+        if missing is not None:
             raise UsageError(
-                Reason.NOT_HELD,
-                f"request {handle} does not hold block {min(missing)} in group {group}",
+                Reason.NOT_HELD, f"request {handle} does not hold block {missing} in group {group}"
             )
     return runs
 
