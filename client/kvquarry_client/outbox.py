@@ -55,7 +55,7 @@ class Outbox:
         """Let gRPC's thread come for what is here, if it comes at once.
 
         It cannot while the caller runs Python. Whoever needs an answer had better stand back before
-        it prepares to read that.
+        it prepares to read that. Only who puts messages in may wait.
         """
         if self._waiting.acquire(timeout=_AT_ONCE_S):
             self._waiting.release()

@@ -44,7 +44,7 @@ def check_no_block_twice(plan: Plan, commits: Sequence[FullRows]) -> None:
         blocks = [one.blocks for one in together]
         if len(blocks) > 1 and len(set().union(*blocks)) != sum(map(len, blocks)):
             raise UsageError(
-                Reason.ALREADY_COMMITTED, f"a block of class {size_class} is committed twice"
+                Reason.ALREADY_COMMITTED, f"a block of size class {size_class} is committed twice"
             )
 
 

@@ -98,9 +98,10 @@ class RequestRecord:
     def _remove_one(self, group: GroupId, block: BlockId) -> BlockId | None:
         """A state, mostly: there is nothing to count."""
         held = self.held[group]
-        if block not in held:
+        try:
+            place = held.index(block)
+        except ValueError:
             return block
-        place = held.index(block)
         del held[place]
         self.settled[group] -= place < self.settled[group]
         return None

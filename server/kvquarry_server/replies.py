@@ -33,6 +33,7 @@ class Replies(Generic[Reply]):
             ServiceError: The stream was told to end.
         """
         await self.written()
+        self._stream.check()
         self._writing = Begun(self._write(reply))
 
     async def written(self) -> None:

@@ -1,11 +1,14 @@
 """What waits to be sent shares a message; the channel is one that nobody sends through."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import cast
 
 import grpc
+import pytest
 
 from kvquarry.v1alpha import pool_pb2
+from kvquarry_client import outbox
 from kvquarry_client.stream import BatchStream
 
 #: The least that ``kvquarry serve --max-message-bytes`` takes.
@@ -73,3 +76,22 @@ def test_no_message_is_longer_together_than_any_service_takes() -> None:
     assert 1 < len(shared) < 30
     assert all(one.ByteSize() <= LEAST_MOST_BYTES for one in shared)
     assert numbers(alone) == [31]
+
+
+def test_who_reads_lets_the_question_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ReadChannel(Channel):
+        def __next__(self) -> pool_pb2.AttachResponse:
+            waiting_when_read.append(stream.num_waiting)
+            return super().__next__()
+
+    waiting_when_read: list[int] = []
+    channel = ReadChannel()
+    stream = BatchStream(cast("grpc.Channel", channel), "pool", 1)
+    stream.start()
+    monkeypatch.setattr(outbox, "_AT_ONCE_S", 60)
+    stream.send(batch(1))
+    sender = threading.Timer(0.01, lambda: next(channel.requests))
+    sender.start()
+    stream.read()
+    sender.join()
+    assert waiting_when_read == [1, 0], "the hello waited for nobody, the batch was not sent"

@@ -10,6 +10,20 @@ from kvquarry_server.polling import prefer_fewer_threads
 
 STARTS = (sys.executable, "-m", "kvquarry_server", "serve", "--metrics-listen", "off")
 
+WATCHES_THE_IMPORT = """
+import os, sys
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            print(os.environ.get("GRPC_EXPERIMENTS"))
+            sys.exit()
+
+sys.meta_path.insert(0, Watch())
+from kvquarry_server.cli import main
+main(["serve", "--listen", "unix:/nowhere/a.sock"])
+"""
+
 
 def test_what_somebody_said_stays() -> None:
     environment = {"GRPC_EXPERIMENTS": "mine"}
@@ -17,9 +31,10 @@ def test_what_somebody_said_stays() -> None:
     assert environment == {"GRPC_EXPERIMENTS": "mine"}
 
 
-def test_grpc_is_not_imported_before_it_is_told() -> None:
-    script = "import sys, kvquarry_server.cli; print('grpc' in sys.modules)"
-    assert subprocess.check_output((sys.executable, "-c", script), text=True) == "False\n"
+def test_it_is_said_before_grpc_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRPC_EXPERIMENTS", raising=False)
+    heard = subprocess.check_output((sys.executable, "-c", WATCHES_THE_IMPORT), text=True)
+    assert heard == "-event_engine_listener\n"
 
 
 def test_grpc_knows_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

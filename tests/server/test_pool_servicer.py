@@ -103,6 +103,31 @@ def test_what_comes_behind_an_answer_is_applied_while_that_is_written() -> None:
     assert [response.revision for response in call.responses] == [0, 1]
 
 
+def test_an_answer_on_its_way_arrives_though_what_comes_behind_it_is_refused() -> None:
+    registry = Registry(Policy(), FakeClock())
+    attachment = ready_attachment(registry)
+    message = batch(1)
+    message.following.add(number=7)
+
+    class SlowCall(FakeCall):
+        async def write(self, response: pool_pb2.AttachResponse) -> None:
+            if response.HasField("result"):
+                await asyncio.get_running_loop().create_task(asyncio.sleep(0.01))
+            await super().write(response)
+
+    call = SlowCall(hello(attachment), message)
+
+    async def run() -> None:
+        with pytest.raises(Aborted):
+            await PoolServicer(registry, "boot", NULL_TELEMETRY).Attach(None, call)  # type: ignore[arg-type]
+        gc.collect()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert call.reason == "OUT_OF_ORDER"
+    assert [response.revision for response in call.responses] == [0, 1]
+
+
 def test_a_bug_drops_the_pool_rather_than_go_on_with_wrong_books(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

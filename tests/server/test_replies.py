@@ -93,3 +93,15 @@ def test_what_went_wrong_is_told_to_who_waits() -> None:
         replies.close()
 
     in_a_loop(script)
+
+
+def test_nothing_is_begun_for_a_stream_that_was_ended() -> None:
+    async def script() -> None:
+        call, stream = SlowCall(), EndableStream()
+        replies = replies_of(call, stream)
+        stream.end(Superseded("over"))
+        with pytest.raises(Superseded):
+            await replies.write(1)
+        assert call.begun == []
+
+    in_a_loop(script)
