@@ -4,7 +4,7 @@ import os
 from collections.abc import MutableMapping
 
 _VARIABLE = "GRPC_EXPERIMENTS"
-# What gRPC's event engine reads goes through one thread more. See docs/adr/0017.
+# With its event engine, more threads have to wake up for every message. See docs/adr/0017.
 _WITHOUT_EVENT_ENGINE = "-event_engine_listener"
 
 
