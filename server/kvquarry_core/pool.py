@@ -203,13 +203,15 @@ class Pool:
         """Rows are full and will hold the content their hashes name once their step has run.
 
         Attention rows can be hit at once: whoever hits them reads them in the same step or
-        later, after they were written. States can be hit from the next step on.
+        later, after they were written. States can be hit from the next step on. A run of no rows
+        is none.
         """
         checked = check_rows(self.store, self.lease, self.requests, commits)
         for (record, places), rows in zip(checked, commits, strict=True):
-            self._sharing.commit(record, rows, places)
-            self.totals.commits += len(rows.hashes)
-            self.totals.count_lookup(record)
+            if rows.hashes:
+                self._sharing.commit(record, rows, places)
+                self.totals.commits += len(rows.hashes)
+                self.totals.count_lookup(record)
 
     def drop(self, handle: Handle, group: GroupId, block: BlockId) -> None:
         """The request no longer needs one of its blocks."""

@@ -6,6 +6,8 @@ worked on, but nobody may touch this one; so what was checked stays true.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from kvquarry_core.commit_checks import check_no_block_twice, check_rows
@@ -131,8 +133,11 @@ def _parts_of_give_back(give_back: GiveBack) -> Iterator[GiveBack]:
 
 
 def _parts_of_drop(drop: Drop) -> Iterator[Drop]:
+    """Neighbouring runs of one request together: its blocks are gone through for each part."""
     first = 0
-    for handle, group, num_blocks in zip(drop.handles, drop.groups, drop.num_blocks, strict=True):
+    runs = zip(drop.handles, drop.groups, drop.num_blocks, strict=True)
+    for (handle, group), together in groupby(runs, key=itemgetter(0, 1)):
+        num_blocks = sum(length for *_, length in together)
         for rows in _cuts(first, num_blocks, _MANY_DROPS):
             blocks = drop.blocks[rows]
             yield Drop([handle], [group], [len(blocks)], blocks)

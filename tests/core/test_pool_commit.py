@@ -3,7 +3,7 @@
 import pytest
 
 from kvquarry_core.errors import Reason, UsageError
-from kvquarry_core.ids import ClassId, Handle
+from kvquarry_core.ids import ClassId, Handle, KindId
 from kvquarry_core.integrity import check_integrity
 from kvquarry_core.messages import Admission, AdmitRequest, FullRows, RefusalCause
 from kvquarry_core.pool import Pool
@@ -115,3 +115,14 @@ def test_rows_committed_together_may_come_in_any_order_and_none_twice() -> None:
     pool.commit(R1, ATTENTION, names[2], (blocks[2],))
     assert admit(pool, R2, "abcd").hit_tokens == 3
     check_integrity(pool)
+
+
+def test_a_run_of_no_rows_changes_nothing() -> None:
+    pool = hybrid()
+    run(pool, R1, "abc")
+    check_integrity(pool)
+    for kind in range(len(pool.plan.kinds)):
+        pool.commit_rows([FullRows(R1, KindId(kind), [], [])])
+    check_integrity(pool)
+    pool.begin_step()
+    assert admit(pool, R2, "abcd").hit_tokens == 3

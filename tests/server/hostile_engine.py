@@ -102,7 +102,7 @@ class HostileEngine:
         return Take(list(handles), list(groups), self._maybe_short(list(counts)))
 
     def _commit(self) -> Commit:
-        handles, kinds, hashes, blocks, places = [], [], [], [], []
+        handles, kinds, counts, hashes, blocks, places = [], [], [], [], [], []
         for _ in range(self._random.choice((1, 1, 1, 2))):
             handle, kind = self._handle(), self._random.randrange(len(self._pool.plan.kinds))
             members = self._pool.plan.kinds[kind]
@@ -110,6 +110,11 @@ class HostileEngine:
             position = self._random.randrange(num_held or 1)
             handles.append(handle)
             kinds.append(KindId(self._odd(kind)))
+            if self._random.random() < 0.05:
+                counts.append(0)
+                places.append(0)
+                continue
+            counts.append(1)
             # A state sums up two blocks' tokens, or four.
             index = self._random.choice((1, 3)) if len(members) == 1 else position
             if self._random.random() < 0.3:
@@ -124,8 +129,7 @@ class HostileEngine:
             for group in members:
                 held = self._of(handle, group, "held")
                 blocks.append(BlockId(self._odd(held[position] if num_held else 1)))
-        ones = [1] * len(kinds)
-        return Commit(handles, kinds, ones, hashes, self._maybe_short(blocks), places)
+        return Commit(handles, kinds, counts, hashes, self._maybe_short(blocks), places)
 
     def _drop(self) -> Drop:
         handle, group = self._handle(), self._group()

@@ -103,6 +103,18 @@ def test_the_life_of_many_blocks_is_done_in_slices() -> None:
     check_integrity(pool)
 
 
+def test_blocks_dropped_one_by_one_go_together() -> None:
+    """Each part goes through all that its request holds: a part for each block would be endless."""
+    pool = pool_of(1)
+    handle = Handle(0)
+    apply_operation(pool, Take([handle], [GROUP], [NUM_BLOCKS]))
+    blocks = list(pool.requests[handle].held[GROUP])
+    runs = [1] * NUM_BLOCKS
+    assert num_slices(pool, Drop([handle] * NUM_BLOCKS, [GROUP] * NUM_BLOCKS, runs, blocks)) < 5
+    assert pool.requests[handle].held[GROUP] == []
+    check_integrity(pool)
+
+
 def test_a_long_commit_takes_names_by_place_too() -> None:
     pool, names = pool_of(1), hashes(NUM_BLOCKS)
     pool.free(Handle(0))
