@@ -62,9 +62,13 @@ def batch(number: int) -> pool_pb2.AttachRequest:
     return pool_pb2.AttachRequest(batch=pool_pb2.Batch(number=number, operations=[operation]))
 
 
-def serve(registry: Registry, call: FakeCall) -> None:
+async def attach(registry: Registry, call: FakeCall) -> None:
     servicer = PoolServicer(registry, "boot", NULL_TELEMETRY)
-    asyncio.run(servicer.Attach(None, call))  # type: ignore[arg-type]
+    await servicer.Attach(None, call)  # type: ignore[arg-type]
+
+
+def serve(registry: Registry, call: FakeCall) -> None:
+    asyncio.run(attach(registry, call))
 
 
 def test_every_message_has_one_response_in_order() -> None:
@@ -80,52 +84,6 @@ def test_every_message_has_one_response_in_order() -> None:
     assert [response.revision for response in call.responses] == [0, 1, 2]
     assert {response.boot_id for response in call.responses} == {"boot"}
     assert not attachment.lease.is_held
-
-
-def test_what_comes_behind_an_answer_is_applied_while_that_is_written() -> None:
-    registry = Registry(Policy(), FakeClock())
-    attachment = ready_attachment(registry)
-    message = batch(1)
-    behind = message.following.add()
-    behind.CopyFrom(batch(2).batch)
-    behind.quiet = True
-
-    class WatchedCall(FakeCall):
-        async def write(self, response: pool_pb2.AttachResponse) -> None:
-            await super().write(response)
-            await asyncio.sleep(0)
-            applied_when_written.append(attachment.last_batch_number)
-
-    applied_when_written: list[int] = []
-    call = WatchedCall(hello(attachment), message)
-    serve(registry, call)
-    assert applied_when_written == [0, 2]
-    assert [response.revision for response in call.responses] == [0, 1]
-
-
-def test_an_answer_on_its_way_arrives_though_what_comes_behind_it_is_refused() -> None:
-    registry = Registry(Policy(), FakeClock())
-    attachment = ready_attachment(registry)
-    message = batch(1)
-    message.following.add(number=7)
-
-    class SlowCall(FakeCall):
-        async def write(self, response: pool_pb2.AttachResponse) -> None:
-            if response.HasField("result"):
-                await asyncio.get_running_loop().create_task(asyncio.sleep(0.01))
-            await super().write(response)
-
-    call = SlowCall(hello(attachment), message)
-
-    async def run() -> None:
-        with pytest.raises(Aborted):
-            await PoolServicer(registry, "boot", NULL_TELEMETRY).Attach(None, call)  # type: ignore[arg-type]
-        gc.collect()
-        await asyncio.sleep(0.05)
-
-    asyncio.run(run())
-    assert call.reason == "OUT_OF_ORDER"
-    assert [response.revision for response in call.responses] == [0, 1]
 
 
 def test_a_bug_drops_the_pool_rather_than_go_on_with_wrong_books(
